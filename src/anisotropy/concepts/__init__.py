@@ -1,0 +1,1 @@
+"""Concept decompositions: arrays in, concepts out."""

@@ -1,0 +1,110 @@
+"""Streaming, mergeable moments of row vectors: the one accumulator behind PCA, energies and IsoScore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+
+class Moments:
+    """Count, mean and centred scatter of rows, in float64, updated and merged by the formulas of Chan et al. (1983).
+
+    The scatter is kept about the mean, so a large common offset costs no precision. Memory is d × d, whatever the
+    number of rows.
+
+    Attributes:
+        count: number of rows n.
+        mean: shape (d,), float64.
+        centred_scatter: Σ (x − mean)(x − mean)ᵀ, shape (d, d), float64.
+    """
+
+    def __init__(self, dimension: int, device: torch.device | str = "cpu") -> None:
+        """Start empty.
+
+        Raises:
+            ValueError: ``dimension`` below 1.
+        """
+        if dimension < 1:
+            raise ValueError(f"dimension must be at least 1, got {dimension}")
+        self.count = 0
+        self.mean = torch.zeros(dimension, dtype=torch.float64, device=device)
+        self.centred_scatter = torch.zeros(dimension, dimension, dtype=torch.float64, device=device)
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a row."""
+        return len(self.mean)
+
+    @classmethod
+    def of(cls, rows: torch.Tensor) -> Moments:
+        """Moments of one batch of rows, shape (n, d)."""
+        moments = cls(rows.shape[-1], _home(rows.device))
+        moments.update(rows)
+        return moments
+
+    @classmethod
+    def merged(cls, parts: Iterable[Moments]) -> Moments:
+        """Moments of all rows that the parts saw.
+
+        Raises:
+            ValueError: no parts, or parts of different dimension.
+        """
+        parts = list(parts)
+        if not parts:
+            raise ValueError("nothing to merge")
+        total = cls(parts[0].dimension, parts[0].mean.device)
+        for part in parts:
+            total._add(part.count, part.mean, part.centred_scatter)
+        return total
+
+    def update(self, rows: torch.Tensor) -> None:
+        """Add rows of shape (n, d), or (…, n, d) as a model yields them; any float dtype, any device.
+
+        Raises:
+            ValueError: rows of another dimension, or values that are not finite.
+        """
+        if rows.shape[-1] != self.dimension:
+            raise ValueError(f"rows have dimension {rows.shape[-1]}, these moments have {self.dimension}")
+        rows = rows.detach().reshape(-1, self.dimension)
+        if not len(rows):
+            return
+        rows = rows.to(self.mean.device).to(torch.float64)
+        mean = rows.mean(0)
+        if not torch.isfinite(mean).all():
+            raise ValueError("rows hold values that are not finite")
+        centred = rows - mean
+        self._add(len(rows), mean, centred.T @ centred)
+
+    def _add(self, count: int, mean: torch.Tensor, centred_scatter: torch.Tensor) -> None:
+        if len(mean) != self.dimension:
+            raise ValueError(f"cannot merge dimension {len(mean)} into {self.dimension}")
+        if not count:
+            return
+        total = self.count + count
+        shift = mean.to(self.mean.device) - self.mean
+        self.centred_scatter += centred_scatter.to(self.mean.device)
+        self.centred_scatter += torch.outer(shift, shift) * (self.count * count / total)
+        self.mean += shift * (count / total)
+        self.count = total
+
+    @property
+    def covariance(self) -> torch.Tensor:
+        """Centred scatter over n − 1, shape (d, d).
+
+        Raises:
+            ValueError: fewer than two rows.
+        """
+        if self.count < 2:
+            raise ValueError(f"a covariance needs at least 2 rows, got {self.count}")
+        return self.centred_scatter / (self.count - 1)
+
+    @property
+    def scatter(self) -> torch.Tensor:
+        """Uncentred second moment Σ xxᵀ, shape (d, d)."""
+        return self.centred_scatter + self.count * torch.outer(self.mean, self.mean)
+
+
+def _home(device: torch.device) -> torch.device:
+    """The device to accumulate on: Apple's has no float64."""
+    return torch.device("cpu") if device.type == "mps" else device
