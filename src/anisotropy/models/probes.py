@@ -1,0 +1,167 @@
+"""Activations and loss gradients at the paper's probes, for every family the catalogue knows.
+
+A probe is a place in the network. All but one are entries of ``hidden_states``: entry 0 is the first block's input,
+entry i the output of block i, and the **last entry, after the final norm, is no probe**. Only ``E0_in``, the embedding
+output before its dropout, needs a hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from anisotropy.models.objectives import IGNORED
+
+PROBES = ("E0_in", "E0_out", "T1_in", "T1_out", "Tm", "Tl")
+_DROPOUTS = ("emb_dropout", "embeddings.drop", "drop")
+_BLOCKS = ("layers", "h")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the probes of one model are.
+
+    Attributes:
+        entries: for each available probe, its index into ``hidden_states``; ``None`` for the dropout's input.
+        same_as: each probe that repeats the tensor of an earlier one in eval mode, with that probe.
+        dropout: the embedding dropout, in families that have one.
+    """
+
+    entries: dict[str, int | None]
+    same_as: dict[str, str]
+    dropout: nn.Module | None
+
+    def distinct(self, probes: Sequence[str] = PROBES) -> list[str]:
+        """Those of ``probes`` that this family has, each tensor once."""
+        first: dict[str, str] = {}
+        for probe in probes:
+            if probe in self.entries:
+                first.setdefault(self.same_as.get(probe, probe), probe)
+        return list(first.values())
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One batch at the probes.
+
+    Attributes:
+        activations: per probe, shape (sequences, length, d), float32, on the model's device.
+        gradients: per probe, ∂loss/∂activation, same shapes; empty if not asked for.
+        loss: mean cross-entropy of the batch in nats, or ``None`` without labels.
+        positions: how many positions that mean is over; gradients times ``positions`` are those of the summed loss,
+            which do not depend on how tokens were put into batches.
+    """
+
+    activations: dict[str, torch.Tensor]
+    gradients: dict[str, torch.Tensor]
+    loss: float | None
+    positions: int
+
+
+def find_places(model: PreTrainedModel) -> Places:
+    """Locate the probes of a model.
+
+    Raises:
+        ValueError: a family whose blocks this module does not know.
+    """
+    base = model.base_model
+    blocks = next((found for name in _BLOCKS if isinstance(found := getattr(base, name, None), nn.ModuleList)), None)
+    if blocks is None:
+        raise ValueError(f"{type(model).__name__}: no list of blocks named {' or '.join(_BLOCKS)}")
+    layers = len(blocks)
+    dropout = next((found for name in _DROPOUTS if (found := _submodule(base, name)) is not None), None)
+    entries: dict[str, int | None] = {"E0_in": None, "E0_out": 0} if dropout is not None else {}
+    entries |= {"T1_in": 0, "T1_out": 1, "Tm": layers // 2, "Tl": layers - 1}
+    if layers == 1:
+        del entries["T1_out"]  # its only output is read after the final norm
+    first: dict[int, str] = {}
+    same_as = {}
+    for probe, entry in entries.items():
+        twin = first.setdefault(entry or 0, probe)
+        if twin != probe:
+            same_as[probe] = twin
+    return Places(entries, same_as, dropout)
+
+
+def _submodule(base: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return base.get_submodule(path)
+    except AttributeError:
+        return None
+
+
+def capture(
+    model: PreTrainedModel,
+    inputs: torch.Tensor,
+    labels: torch.Tensor | None = None,
+    *,
+    probes: Sequence[str],
+    places: Places | None = None,
+) -> Capture:
+    """Run one batch and read activations, and gradients where labels are given.
+
+    Args:
+        model: in eval mode, any dtype of parameters that can be back-propagated (float32 is expected).
+        inputs: token ids, shape (sequences, length).
+        labels: as transformers takes them; ``None`` for activations only (no backward pass).
+        probes: names, all of them available in this family.
+        places: what :func:`find_places` returned, to save looking again.
+
+    Raises:
+        ValueError: a probe that this family lacks, or a model in training mode.
+    """
+    if model.training:
+        raise ValueError("probes are read in eval mode: call model.eval() first")
+    places = places or find_places(model)
+    if missing := [probe for probe in probes if probe not in places.entries]:
+        raise ValueError(f"{type(model).__name__} has no probe {missing[0]!r}; it has {', '.join(places.entries)}")
+    before_dropout: list[torch.Tensor] = []
+    hook = None
+    if places.dropout is not None:
+        hook = places.dropout.register_forward_pre_hook(lambda _, arguments: before_dropout.append(arguments[0]))
+    loss: torch.Tensor | None = None
+    try:
+        with torch.set_grad_enabled(labels is not None):
+            # Gradients start at the embedding output, so frozen weights cost no backward work of their own.
+            embedded = model.get_input_embeddings()(inputs).detach().requires_grad_(labels is not None)
+            output = model(inputs_embeds=embedded, labels=labels, output_hidden_states=True)
+            if labels is not None:
+                loss = output.loss
+    finally:
+        if hook is not None:
+            hook.remove()
+    entries = {probe: places.entries[probe] for probe in probes}
+    read = {
+        probe: before_dropout[0] if entry is None else output.hidden_states[entry] for probe, entry in entries.items()
+    }
+    activations = {probe: tensor.detach() for probe, tensor in read.items()}
+    if loss is None or labels is None:
+        return Capture(activations, {}, None, 0)
+    gradients = dict(zip(read, torch.autograd.grad(loss, list(read.values())), strict=True))
+    shifted = labels[:, 1:] if _is_causal(model) else labels
+    return Capture(activations, gradients, float(loss.detach()), int((shifted != IGNORED).sum()))
+
+
+def _is_causal(model: PreTrainedModel) -> bool:
+    return type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+
+
+def batches(blocks: Sequence[np.ndarray], size: int, device: torch.device) -> Iterator[tuple[int, slice, torch.Tensor]]:
+    """Stream token blocks through a model.
+
+    Args:
+        blocks: token ids per block, shape (sequences, length) each.
+        size: sequences a batch at most; no batch spans two blocks.
+
+    Yields:
+        The block's number, the sequences' place in it, and their ids on the device.
+    """
+    for number, block in enumerate(blocks):
+        for start in range(0, len(block), size):
+            place = slice(start, min(start + size, len(block)))
+            yield number, place, torch.from_numpy(block[place]).to(device)
