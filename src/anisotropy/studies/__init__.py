@@ -1,0 +1,1 @@
+"""One module per study: ``collect`` sees one checkpoint, ``summarise`` the collections of several."""
