@@ -1,0 +1,1 @@
+"""Tidy tables in, pictures, tables and verdicts out; measures nothing."""

@@ -1,0 +1,72 @@
+"""One style for every figure, and how a figure gets onto a page with its alternative text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import seaborn as sns
+from IPython.display import Image, display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+WIDTH = 5.2  # inches; with fonts of 11 points, text is 10 pixels high on a phone
+_PAGE_PIXELS_PER_INCH = 110
+_DOTS_PER_INCH = 2 * _PAGE_PIXELS_PER_INCH
+
+# Okabe and Ito's colours: told apart by people with any common colour vision. One meaning each, on every page.
+FREQUENT, RARE = "#0072B2", "#D55E00"
+CONTROL, NULL, PAPER = "#6b6b6b", "#d9d9d9", "#009E73"
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "D", "^", "v", "P")
+
+_STYLE = {
+    "figure.constrained_layout.use": True,
+    "figure.dpi": _PAGE_PIXELS_PER_INCH,
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "lines.linewidth": 1.6,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in this book's style; global settings are left as they were."""
+    with sns.axes_style("ticks"), mpl.rc_context(_STYLE):
+        yield
+
+
+def stacked(panels: int, height: float = 2.1, share_x: bool = True) -> tuple[Figure, list[Axes]]:
+    """Panels one above the other, so that a phone can show them; ``height`` is one panel's, in inches."""
+    figure, axes = plt.subplots(panels, 1, figsize=(WIDTH, height * panels + 0.3), sharex=share_x, squeeze=False)
+    return figure, list(axes[:, 0])
+
+
+def show(figure: Figure, alt: str) -> None:
+    """Put a figure on the page as a picture with alternative text, and close it.
+
+    Args:
+        figure: drawn, in :func:`style`.
+        alt: what a person who cannot see it should know; computed where it states a result.
+
+    Raises:
+        ValueError: an empty alternative text.
+    """
+    if not alt.strip():
+        raise ValueError("a figure needs an alternative text that says what it shows")
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
+    plt.close(figure)
+    width = round(figure.get_size_inches()[0] * _PAGE_PIXELS_PER_INCH)
+    picture = Image(data=buffer.getvalue(), format="png", width=width, alt=alt)
+    display(picture, metadata={"image/png": {"alt": alt, "width": width}})

@@ -1,0 +1,182 @@
+"""Verdicts: the paper's claims, judged by rules that were fixed before looking.
+
+A rule reads a table of numbers and returns :class:`Verdict` objects. It never measures, and it knows the claim's
+controls: a claim holds only if its interval lies wholly on the claimed side *and* every control stays off it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pandas as pd
+
+from anisotropy.errors import UserError
+from anisotropy.report.tables import signed
+
+
+class Outcome(StrEnum):
+    """What a rule can say."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    INCONCLUSIVE = "inconclusive"
+    NOT_APPLICABLE = "not applicable"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim on one model under one reading.
+
+    Attributes:
+        claim: its id, ``C1`` … ``C8``.
+        model: the model's label.
+        reading: which definition of the quantity.
+        outcome: what the rule says.
+        estimate: the number it rests on, averaged over training seeds; missing where there is none.
+        low, high: the interval: the lowest and highest end over seeds.
+        controls: value of each control, by name.
+        seeds: training seeds behind it.
+        reason: why the rule says so, a clause that follows "because".
+        near_paper: whether the estimate is near the printed value, where the claim has one.
+    """
+
+    claim: str
+    model: str
+    reading: str
+    outcome: Outcome
+    reason: str
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    controls: tuple[tuple[str, float], ...] = ()
+    seeds: int = 0
+    near_paper: bool | None = None
+
+    @property
+    def interval(self) -> str:
+        """Estimate and interval as text; ``–`` where there is none."""
+        if self.estimate is None or self.low is None or self.high is None:
+            return "–"
+        return f"{signed(self.estimate)} [{signed(self.low)}, {signed(self.high)}]"
+
+    def sentence(self, title: str) -> str:
+        """The verdict in words, for a page; ``title`` is the model's name."""
+        head = f"**{self.claim}, {title}, {self.reading}: {self.outcome.value}**"
+        if self.estimate is None:
+            return f"{head}, because {self.reason}."
+        runs = "one run" if self.seeds == 1 else f"{self.seeds} training seeds"
+        interval = f"ρ = {self.interval}, {runs}"
+        paper = ""
+        if self.near_paper is not None:
+            paper = f"; this is {'near' if self.near_paper else 'not near'} the paper's {signed(C1_PRINTED, 1)}"
+        return f"{head} ({interval}), because {self.reason}{paper}."
+
+
+C1_THRESHOLD = -0.1
+C1_PRINTED = -0.5
+C1_NEAR = 0.15
+READINGS = (
+    ("trajectory", "input"),
+    ("trajectory", "output"),
+    ("vocabulary", "input"),
+    ("vocabulary", "output"),
+    ("occurrences", "contextual"),
+)
+_SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
+
+
+def reading_name(centroid: str, matrix: str) -> str:
+    """A reading in words, the same on every page."""
+    return centroid if centroid == "occurrences" else f"{centroid}, {matrix} matrix"
+
+
+def frequent_tokens_confined(table: pd.DataFrame, controls: Mapping[str, str], kind: str = "pearson") -> list[Verdict]:
+    """Claim C1: frequent tokens are confined, so distance falls with log frequency.
+
+    The rule, per reading: the correlation's interval lies below −0.1 in every training seed, and below the same
+    correlation of a run trained on shuffled labels; for ``vocabulary`` and ``occurrences`` also below the untrained
+    model's (a trajectory has no untrained value). It fails where an interval lies wholly above −0.1 or a control is as
+    low as the model.
+
+    Args:
+        table: what :func:`anisotropy.studies.frequency.summarise` returned, controls' rows included.
+        controls: name of the shuffled-label run by model, as in the table's ``model`` column.
+        kind: ``"pearson"`` as the paper, or ``"spearman"``.
+
+    Returns:
+        One verdict per model and reading, models in the order of the table, controls left out.
+
+    Raises:
+        UserError: a column is missing.
+    """
+    needed = {"model", "seed", "centroid", "matrix", "stage", "value", "kind", "estimate", "low", "high"}
+    if missing := needed - set(table.columns):
+        raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
+    rows = table[(table["value"] == "distance") & (table["kind"] == kind)]
+    models = [model for model in dict.fromkeys(table["model"]) if model not in set(controls.values())]
+    return [
+        _judge(rows, model, controls.get(model), centroid, matrix) for model in models for centroid, matrix in READINGS
+    ]
+
+
+def _judge(rows: pd.DataFrame, model: str, control: str | None, centroid: str, matrix: str) -> Verdict:
+    reading = reading_name(centroid, matrix)
+    of_reading = rows[(rows["centroid"] == centroid) & (rows["matrix"] == matrix)]
+    own = of_reading[(of_reading["model"] == model) & (of_reading["stage"] == "trained")].set_index("seed")
+    if own.empty:
+        why = {
+            "trajectory": "it needs two checkpoints after step 0 and a matrix of its own (tied matrices are one)",
+            "vocabulary": "the model has no such matrix of its own (tied matrices are one)",
+            "occurrences": "no token occurs often enough in the text",
+        }
+        return Verdict("C1", model, reading, Outcome.NOT_APPLICABLE, why[centroid])
+    estimate, low, high = float(own["estimate"].mean()), float(own["low"].min()), float(own["high"].max())
+    shuffled = of_reading[(of_reading["model"] == control) & (of_reading["stage"] == "trained")].set_index("seed")
+    untrained = of_reading[(of_reading["model"] == model) & (of_reading["stage"] == "untrained")].set_index("seed")
+    found = [(_SHUFFLED, shuffled), (_UNTRAINED, untrained)]
+    values = tuple((name, float(rows_["estimate"].mean())) for name, rows_ in found if not rows_.empty)
+    expected = [_SHUFFLED] if centroid == "trajectory" else [_SHUFFLED, _UNTRAINED]
+    outcome, reason = _decide(own, dict(found), expected)
+    near = abs(estimate - C1_PRINTED) <= C1_NEAR
+    return Verdict("C1", model, reading, outcome, reason, estimate, low, high, values, len(own), near)
+
+
+def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame], expected: Sequence[str]) -> tuple[Outcome, str]:
+    """Outcome and reason from the correlations of every seed and its controls."""
+    if own["estimate"].isna().any():
+        return Outcome.NOT_APPLICABLE, "the distances do not vary"
+    if (own["low"] > C1_THRESHOLD).any():
+        return Outcome.FAILS, f"the correlation lies above {signed(C1_THRESHOLD, 1)}: frequent tokens are not confined"
+    if not (own["high"] <= C1_THRESHOLD).all():
+        return Outcome.INCONCLUSIVE, f"the interval holds {signed(C1_THRESHOLD, 1)}"
+    for name in expected:
+        control = controls[name]
+        if control.empty:
+            return Outcome.INCONCLUSIVE, f"frequent tokens are closer, but the control ({name}) was not run"
+        reference = control["estimate"].reindex(own.index).fillna(control["estimate"].min())
+        if (reference <= own["estimate"]).any():
+            return Outcome.FAILS, f"the control ({name}) is as low"
+        if (reference <= own["high"]).any():
+            return Outcome.INCONCLUSIVE, f"the interval reaches the control ({name})"
+    return Outcome.HOLDS, "frequent tokens are closer to their centroid than rare ones, and the controls do not show it"
+
+
+def verdict_table(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> pd.DataFrame:
+    """Verdicts as a table for a page: one row each, numbers as text with their intervals."""
+    return pd.DataFrame(
+        [
+            {
+                "model": titles[verdict.model],
+                "reading": verdict.reading,
+                "verdict": verdict.outcome.value,
+                "ρ [95 % over tokens]": verdict.interval,
+                "controls": "; ".join(f"{name} {signed(value)}" for name, value in verdict.controls) or "–",
+                "seeds": verdict.seeds,
+                "near −0.5": "–" if verdict.near_paper is None else ("yes" if verdict.near_paper else "no"),
+            }
+            for verdict in verdicts
+        ]
+    )

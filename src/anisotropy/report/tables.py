@@ -1,0 +1,43 @@
+"""Tables for a page: a caption, units in the column names, readable without colour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML, display
+
+from anisotropy.provenance import digest_of
+
+
+def show_table(table: pd.DataFrame, caption: str, formats: Mapping[str, str] | None = None) -> None:
+    """Put a table on the page.
+
+    Args:
+        table: one row per line; the index is not shown. Column names carry the units.
+        caption: what the table shows, in a sentence.
+        formats: format string by column, such as ``{"loss (nats)": "{:.2f}"}``; whole numbers get thousands
+            separators without one, missing values show as ``–``.
+    """
+    how: dict[Any, Any] = dict.fromkeys(table.select_dtypes("integer").columns, "{:,}")
+    styler = table.style.hide(axis="index").format(how | dict(formats or {}), na_rep="–").set_caption(caption)
+    styler.set_table_attributes('class="dataframe"')
+    # A fixed id instead of a random one: two runs with equal numbers give equal pages.
+    styler.set_uuid(digest_of(caption)[:8])
+    left: list[Any] = [{"selector": "", "props": "text-align: left"}]
+    styler.set_table_styles({column: left for column in table.columns if not _is_numeric(table[column])}, axis=0)
+    display(HTML(styler.to_html()))
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign, a typographic minus included."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    return bool(column.map(lambda cell: isinstance(cell, int | float) or bool(_NUMBER.match(str(cell)))).all())
+
+
+_NUMBER = re.compile(r"[+−-]?\d|–$")
