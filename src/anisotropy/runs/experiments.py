@@ -1,0 +1,112 @@
+"""Read ``experiments.yml``: which notebooks a set executes, on which models, with which parameters."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from anisotropy.errors import UserError
+from anisotropy.models.catalogue import parse_name
+from anisotropy.runs.measuring import STUDIES, Request, study_parameters
+from anisotropy.runs.project import EXPERIMENTS
+
+
+class Chapter(BaseModel):
+    """What a notebook needs, whatever the set: the studies it summarises."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    studies: tuple[str, ...] = ()
+
+
+class Set(BaseModel):
+    """Parameters of each notebook of one set, by the notebook's name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    about: str
+    notebooks: dict[str, dict[str, Any]]
+
+    def models(self, notebook: str) -> list[str]:
+        """Models and controls of a notebook."""
+        parameters = self.notebooks[notebook]
+        return [*parameters.get("models", []), *parameters.get("controls", [])]
+
+    def all_models(self) -> list[str]:
+        """Every model of the set, in the order of first use."""
+        return list(dict.fromkeys(model for notebook in self.notebooks for model in self.models(notebook)))
+
+
+class Experiments(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    chapters: dict[str, Chapter]
+    sets: dict[str, Set]
+
+    def get_set(self, name: str) -> Set:
+        """A set by name.
+
+        Raises:
+            UserError: no such set; the message lists them.
+        """
+        if name not in self.sets:
+            near = difflib.get_close_matches(name, self.sets, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise UserError(f"unknown set {name!r}: {hint}{EXPERIMENTS} has {', '.join(self.sets)}")
+        return self.sets[name]
+
+    def requests_of(self, set_name: str, model: str) -> list[Request]:
+        """What the notebooks of a set will ask of one model: studies with the parameters the notebooks pass on."""
+        chosen = self.get_set(set_name)
+        requests: list[Request] = []
+        for notebook, parameters in chosen.notebooks.items():
+            if model not in chosen.models(notebook):
+                continue
+            for study in self.chapters[notebook].studies:
+                fields = type(study_parameters(study)).model_fields
+                given = {name: value for name, value in parameters.items() if name in fields}
+                request = (study, study_parameters(study, given))
+                if request not in requests:
+                    requests.append(request)
+        return requests
+
+
+def load_experiments(root: Path) -> Experiments:
+    """Read and check the file in the project's folder.
+
+    Raises:
+        UserError: no such file, not YAML, or a name in it that does not exist; the message says which.
+    """
+    file = root / EXPERIMENTS
+    try:
+        experiments = Experiments.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except OSError:
+        raise UserError(f"no {EXPERIMENTS} in {root}: run this in the project's folder") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{file}: {' → '.join(map(str, first['loc']))}: {first['msg']}") from None
+    for name, chapter in experiments.chapters.items():
+        if unknown := set(chapter.studies) - set(STUDIES):
+            raise UserError(f"{file}: chapter {name!r} names study {unknown.pop()!r}; studies are {', '.join(STUDIES)}")
+        if not notebook_path(root, name).is_file():
+            raise UserError(f"{file}: chapter {name!r} has no notebook {notebook_path(root, name)}")
+    for set_name, chosen in experiments.sets.items():
+        for notebook in chosen.notebooks:
+            if notebook not in experiments.chapters:
+                raise UserError(f"{file}: set {set_name!r} names {notebook!r}, which is not among the chapters")
+        for model in chosen.all_models():
+            parse_name(model)
+    return experiments
+
+
+def notebook_path(root: Path, name: str) -> Path:
+    """The clean notebook of a chapter."""
+    return root / "notebooks" / f"{name}.ipynb"

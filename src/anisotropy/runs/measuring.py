@@ -1,0 +1,204 @@
+"""From a model's name to its collections: what is kept is read, the rest measured with one load per checkpoint."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from anisotropy.errors import UserError
+from anisotropy.files import locked
+from anisotropy.models.catalogue import ModelName, parse_name
+from anisotropy.models.checkpoints import CheckpointRecord, Source, open_source, quiet_transformers, select_steps
+from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text
+from anisotropy.provenance import provenance, source_hash
+from anisotropy.runs.project import Project
+from anisotropy.studies.results import Collection, Key, ResultStore
+
+if TYPE_CHECKING:
+    import torch
+
+STUDIES = ("frequency",)
+
+Steps = str | int | list[int]
+Request = tuple[str, BaseModel]
+
+
+def study_parameters(study: str, given: Mapping[str, Any] | None = None) -> BaseModel:
+    """Check a study's parameters.
+
+    Raises:
+        UserError: an unknown study, or a parameter that it refuses; the message names it and lists the valid ones.
+    """
+    if study not in STUDIES:
+        raise UserError(f"unknown study {study!r}: studies are {', '.join(STUDIES)}")
+    model = _module(study).Parameters
+    try:
+        return model.model_validate(dict(given or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise UserError(
+            f"study {study!r}, parameter {name!r}: {first['msg'].lower()}; its parameters are "
+            f"{', '.join(model.model_fields)}"
+        ) from None
+
+
+def _module(study: str) -> Any:
+    return importlib.import_module(f"anisotropy.studies.{study}")
+
+
+@dataclass
+class Measured:
+    """Collections of one model by step, and what the reader should know about them.
+
+    Attributes:
+        name: the model.
+        objective: ``causal`` or ``masked``.
+        collections: by step; of checkpoints with equal weights only the first.
+        notes: sentences, one for each checkpoint left out.
+        loaded: how many checkpoints had to be loaded because something was not yet kept.
+    """
+
+    name: ModelName
+    objective: str
+    collections: list[Collection]
+    notes: list[str] = field(default_factory=list)
+    loaded: int = 0
+
+
+class Laboratory:
+    """Measures models of one project on one corpus and one device."""
+
+    def __init__(
+        self,
+        project: Project,
+        *,
+        corpus: str = EMBEDDED,
+        device: str = "auto",
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Nothing is read or loaded yet.
+
+        Args:
+            project: where checkpoints and results are.
+            corpus: see :func:`anisotropy.models.corpus.load_documents`.
+            device: ``"auto"``, or what torch calls it.
+            report: receives one line per finished checkpoint.
+        """
+        self.project, self.corpus_source, self.report = project, corpus, report
+        self.store = ResultStore(project.results)
+        self._device = device
+        self._texts: dict[str, StudyText] = {}
+
+    @property
+    def device(self) -> torch.device:
+        """Where models are loaded to.
+
+        Raises:
+            UserError: a device torch does not know or does not have.
+        """
+        return choose_device(self._device)
+
+    def measure(self, model: str, study: str, parameters: BaseModel, checkpoints: Steps = "all") -> Measured:
+        """The collections of one study; see :meth:`measure_all`."""
+        return self.measure_all(model, [(study, parameters)], checkpoints)[0]
+
+    def measure_all(self, model: str, requests: Sequence[Request], checkpoints: Steps = "all") -> list[Measured]:
+        """Collect several studies of one model, each checkpoint loaded once and only if something is missing.
+
+        A killed call loses at most the checkpoint it was at; processes that measure the same model take turns.
+
+        Args:
+            model: a name as :func:`anisotropy.models.catalogue.parse_name` reads it.
+            requests: studies, each with its parameters.
+            checkpoints: which ones, see :func:`anisotropy.models.checkpoints.select_steps`.
+
+        Returns:
+            What was found for each request, in their order.
+
+        Raises:
+            UserError: an unknown model, a missing or damaged checkpoint, a corpus that is too small.
+        """
+        name = parse_name(model)
+        quiet_transformers()
+        source = open_source(name, self.project.checkpoints)
+        records = {record.step: record for record in source.records()}
+        steps = select_steps(list(records), checkpoints, name.label)
+        text = self.text(source)
+        found = [Measured(name, source.objective, []) for _ in requests]
+        with locked(self.project.results / f".{name.label.replace('/', '--')}.lock"):
+            for number, step in enumerate(steps, 1):
+                self._checkpoint(source, records[step], text, requests, found, f"checkpoint {number} of {len(steps)}")
+        return found
+
+    def _checkpoint(
+        self,
+        source: Source,
+        record: CheckpointRecord,
+        text: StudyText,
+        requests: Sequence[Request],
+        found: Sequence[Measured],
+        where: str,
+    ) -> None:
+        label, step = source.name.label, record.step
+        checkpoint = None
+        if record.weight_hash is None or any(
+            self._key(study, parameters, record.weight_hash, text) not in self.store for study, parameters in requests
+        ):
+            checkpoint = source.load(step, self.device)
+        weights = checkpoint.weight_hash if checkpoint else record.weight_hash
+        assert weights is not None
+        for (study, parameters), measured in zip(requests, found, strict=True):
+            twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
+            if twin is not None:
+                measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                continue
+            key = self._key(study, parameters, weights, text)
+            if key not in self.store:
+                assert checkpoint is not None
+                started = time.perf_counter()
+                arrays = _module(study).collect(checkpoint, text, parameters)
+                seconds = time.perf_counter() - started
+                about = provenance(str(checkpoint.model.device), seconds)
+                self.store.write(key, Collection(label, step, weights, arrays, about))
+                self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+            measured.collections.append(self.store.read(key, label, step))
+            measured.loaded += checkpoint is not None
+
+    def _key(self, study: str, parameters: BaseModel, weight_hash: str, text: StudyText) -> Key:
+        code = source_hash(f"anisotropy.studies.{study}")
+        return Key(study, parameters.model_dump(mode="json"), weight_hash, text.digest, code)
+
+    def text(self, source: Source) -> StudyText:
+        """The study text under a model's own tokenizer; made once per tokenizer."""
+        from anisotropy.models.corpus import tokenizer_digest
+
+        tokenizer = source.tokenizer()
+        digest = tokenizer_digest(tokenizer)
+        if digest not in self._texts:
+            self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
+        return self._texts[digest]
+
+
+def choose_device(device: str = "auto") -> torch.device:
+    """A GPU where there is one, else the CPU; or the device that is named.
+
+    Raises:
+        UserError: a device torch does not know or does not have.
+    """
+    import torch
+
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        torch.empty(1, device=device)
+        return torch.device(device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); try 'auto'") from None

@@ -1,0 +1,204 @@
+"""A notebook's first call: check its parameters, resolve its models, then read or measure what it asks for."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from IPython.display import Markdown, display
+
+from anisotropy.errors import UserError
+from anisotropy.models.catalogue import ModelName, catalogue, parse_name
+from anisotropy.models.checkpoints import Source, open_source, quiet_transformers
+from anisotropy.models.corpus import EMBEDDED
+from anisotropy.provenance import git_revision, versions
+from anisotropy.runs.measuring import Laboratory, Measured, Steps, study_parameters
+from anisotropy.runs.project import find_project
+from anisotropy.studies.results import Collection
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# transformers asks for notebook widgets on import; pages show no progress bars.
+warnings.filterwarnings("ignore", message="IProgress not found")
+
+
+class Session:
+    """The models of one page, side by side, and everything measured on them.
+
+    Attributes:
+        models: labels of the models the page is about.
+        controls: label of a model's shuffled-label control, by model, where one was asked for.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Sequence[str],
+        controls: Sequence[str] = (),
+        checkpoints: Steps = "all",
+        corpus: str = EMBEDDED,
+        device: str = "auto",
+    ) -> None:
+        """Check the parameters and find every model's checkpoints; nothing is loaded yet.
+
+        Args:
+            models: catalogue names, hub ids, or folders of checkpoints.
+            controls: catalogue names of shuffled-label runs, each the control of one of ``models``.
+            checkpoints: ``"all"``, a list of steps, or a number of log-spaced ones; controls always use all.
+            corpus: the study corpus.
+            device: ``"auto"``, or what torch calls it.
+
+        Raises:
+            UserError: no models, an unknown one, one that has not been pretrained, a control of no model here.
+        """
+        self._started = time.perf_counter()
+        if not models:
+            raise UserError("models: at least one is needed, for example ['mini-pythia']")
+        names = [parse_name(model) for model in models]
+        if repeated := next((name.label for name in names if names.count(name) > 1), None):
+            raise UserError(f"models: {repeated!r} is listed twice")
+        self._names = {name.label: name for name in names}
+        self.models = list(self._names)
+        self.controls = {}
+        for control in map(parse_name, controls):
+            self.controls[self._controlled(control)] = control.label
+            self._names[control.label] = control
+        self._checkpoints, self.corpus = checkpoints, corpus
+        self._laboratory = Laboratory(find_project(), corpus=corpus, device=device, report=self._report)
+        quiet_transformers()
+        self._sources: dict[str, Source] = {
+            label: open_source(name, self._laboratory.project.checkpoints) for label, name in self._names.items()
+        }
+        self._measured: dict[str, Measured] = {}
+        self._line: Any = None
+
+    def _controlled(self, control: ModelName) -> str:
+        entry = catalogue().miniatures.get(control.name)
+        of = entry.control_of if entry else None
+        if of is None:
+            raise UserError(f"controls: {control.label!r} is no shuffled-label run of the catalogue")
+        label = ModelName(kind="miniature", name=of, seed=control.seed).label
+        if label not in self.models:
+            raise UserError(f"controls: {control.label!r} is the control of {label!r}, which is not among the models")
+        return label
+
+    def _report(self, line: str) -> None:
+        # One line that is replaced: a page shows the last state, somebody who watches sees it move.
+        if self._line is None:
+            self._line = display(Markdown(line), display_id=True)
+        else:
+            self._line.update(Markdown(line))
+
+    def title(self, label: str) -> str:
+        """A model's name for figures and tables."""
+        return self._names[label].title
+
+    def titles(self) -> dict[str, str]:
+        """Titles by label, controls included."""
+        return {label: self.title(label) for label in self._names}
+
+    def collect(self, study: str, **parameters: Any) -> dict[str, list[Collection]]:
+        """Collections of every model and control, by label; measured where they are not kept yet.
+
+        Checkpoints that repeat another's weights are left out, and named on the page.
+
+        Raises:
+            UserError: a parameter that the study refuses, a missing or damaged checkpoint.
+        """
+        checked = study_parameters(study, parameters)
+        started, controls = time.perf_counter(), set(self.controls.values())
+        found = {}
+        for label in self._names:
+            steps = "all" if label in controls else self._checkpoints
+            measured = self._laboratory.measure(label, study, checked, steps)
+            self._measured[label], found[label] = measured, measured.collections
+        seconds = time.perf_counter() - started
+        used = sum(len(collections) for collections in found.values())
+        loaded = sum(self._measured[label].loaded for label in found)
+        self._report(
+            f"{used} checkpoints of {len(found)} models: {used - loaded} read from `results/`, {loaded} measured now "
+            f"({seconds:.0f} s)."
+        )
+        for label in found:
+            for note in self._measured[label].notes:
+                display(Markdown(f"**Note.** {note}."))
+        return found
+
+    def training(self) -> pd.DataFrame:
+        """Validation loss of models pretrained here: ``model``, ``step``, ``loss``, ``unigram`` (nats)."""
+        rows = [
+            {"model": label, "step": record.step, "loss": record.validation_loss, "unigram": source.unigram}
+            for label, source in self._sources.items()
+            for record in source.records()
+            if record.validation_loss is not None
+        ]
+        return pd.DataFrame(rows, columns=["model", "step", "loss", "unigram"])
+
+    def token_text(self, label: str, ids: Iterable[int]) -> list[str]:
+        """Tokens as a reader sees them: space ``␣``, line break ``↵``, other bytes ``\\xe2``."""
+        tokenizer = self._sources[label].tokenizer()
+        return [_readable(tokenizer, int(token)) for token in ids]
+
+    def overview(self) -> pd.DataFrame:
+        """What each model of the page is, in words."""
+        rows = []
+        for label, name in self._names.items():
+            entry = (
+                catalogue().miniatures.get(name.name) if name.kind == "miniature" else catalogue().hub.get(name.name)
+            )
+            role = "control" if label in self.controls.values() else self._sources[label].objective
+            rows.append({"model": self.title(label), "role": role, "what it is": entry.note if entry else name.name})
+        return pd.DataFrame(rows)
+
+    def vocabulary(self, label: str) -> dict[str, int]:
+        """Sizes of the study text under a model's tokenizer: tokens counted, vocabulary, and how much of it occurs."""
+        counts = self._laboratory.text(self._sources[label]).counts
+        return {
+            "tokens counted": int(counts.sum()),
+            "vocabulary": len(counts),
+            "never seen": int((counts == 0).sum()),
+        }
+
+    def finish(self) -> None:
+        """Show where the page's numbers come from; the last call of every notebook."""
+        rows = []
+        for label, measured in self._measured.items():
+            collections = measured.collections
+            devices = sorted({str(collection.provenance["device"]) for collection in collections})
+            dates = sorted(str(collection.provenance["date"])[:10] for collection in collections)
+            steps = [collection.step for collection in collections]
+            rows.append(
+                f"| {self.title(label)} | {measured.objective} | {len(steps)} ({steps[0]} … {steps[-1]}) "
+                f"| {self._names[label].seed if self._names[label].kind == 'miniature' else '–'} "
+                f"| {', '.join(devices)} | {dates[-1]} |"
+            )
+        libraries = ", ".join(f"{name} {version}" for name, version in versions(("torch", "transformers")).items())
+        table = "\n".join(
+            [
+                "**Where these numbers come from**",
+                "",
+                "| model | objective | checkpoints (steps) | training seed | device | measured |",
+                "|---|---|---|---|---|---|",
+                *rows,
+                "",
+                f"Corpus `{self.corpus}`; revision `{git_revision() or 'no git checkout'}`; {libraries}; executed "
+                f"{datetime.now(UTC):%Y-%m-%d} in {time.perf_counter() - self._started:.0f} s.",
+            ]
+        )
+        display(Markdown(table))
+
+
+def _readable(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+    text = tokenizer.decode([token])
+    if "\ufffd" in text:
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+        byte_of = {character: byte for byte, character in bytes_to_unicode().items()}
+        piece = tokenizer.convert_ids_to_tokens(token)
+        return "".join(f"\\x{byte_of[character]:02x}" if character in byte_of else character for character in piece)
+    return text.replace(" ", "␣").replace("\n", "↵")

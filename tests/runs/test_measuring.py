@@ -1,0 +1,110 @@
+"""The laboratory on a real tiny model: what is kept is not measured again, and what is wrong is named."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from anisotropy.errors import UserError
+from anisotropy.models.checkpoints import FolderSource
+from anisotropy.runs.measuring import Laboratory, choose_device, study_parameters
+from anisotropy.runs.project import Project
+
+PARAMETERS = study_parameters("frequency", {"occurrences": 3, "text_tokens": 4096})
+
+
+@pytest.fixture
+def project(tiny_run, tmp_path):
+    folder, _ = tiny_run
+    shutil.copytree(folder.parents[1], tmp_path / "checkpoints")
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def laboratory(project, small_corpus):
+    return Laboratory(project, corpus=str(small_corpus))
+
+
+def test_measured_once_then_read(laboratory, project, small_corpus, monkeypatch):
+    lines = []
+    laboratory.report = lines.append
+    first = laboratory.measure("tiny-pythia", "frequency", PARAMETERS)
+    assert [collection.step for collection in first.collections] == [0, 1, 2, 4, 8, 16, 32]
+    assert (first.loaded, len(lines)) == (7, 7)
+    assert "checkpoint 7 of 7" in lines[-1]
+    monkeypatch.setattr(FolderSource, "load", lambda *_: pytest.fail("loaded again"))
+    second = Laboratory(project, corpus=str(small_corpus)).measure("tiny-pythia", "frequency", PARAMETERS)
+    assert second.loaded == 0
+    for one, other in zip(first.collections, second.collections, strict=True):
+        for name, array in one.arrays.items():
+            np.testing.assert_array_equal(array, other.arrays[name])
+    assert first.collections[0].provenance["libraries"]["torch"]
+
+
+def test_only_what_is_missing_is_measured(laboratory):
+    laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [0, 4])
+    assert laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [0, 4, 8]).loaded == 1
+    other = study_parameters("frequency", {"occurrences": 4, "text_tokens": 4096})
+    assert laboratory.measure("tiny-pythia", "frequency", other, [0]).loaded == 1
+
+
+def test_one_load_serves_every_request(laboratory, monkeypatch):
+    loads = []
+    load = FolderSource.load
+    monkeypatch.setattr(FolderSource, "load", lambda *arguments: loads.append(arguments) or load(*arguments))
+    other = study_parameters("frequency", {"occurrences": 4, "text_tokens": 4096})
+    found = laboratory.measure_all("tiny-pythia", [("frequency", PARAMETERS), ("frequency", other)], [32])
+    assert len(loads) == 1
+    assert [len(measured.collections) for measured in found] == [1, 1]
+
+
+def test_equal_weights_under_two_steps_are_named_and_used_once(laboratory, project, tmp_path):
+    run = tmp_path / "own-run"
+    source = project.checkpoints / "tiny-pythia" / "seed-0"
+    for step, original in ((10, 4), (20, 8), (30, 8)):
+        shutil.copytree(source / f"step-{original:06d}", run / f"step-{step}")
+    shutil.copytree(source / "tokenizer", run / "tokenizer")
+    measured = laboratory.measure(str(run), "frequency", PARAMETERS)
+    assert [collection.step for collection in measured.collections] == [10, 20]
+    assert measured.notes == [f"{run}: step 30 holds the same weights as step 20 and is left out"]
+
+
+def test_mistakes_are_named(laboratory, tmp_path):
+    with pytest.raises(UserError, match="has no checkpoint 3; it has 0, 1, 2, 4"):
+        laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [3])
+    with pytest.raises(UserError, match=r"not been pretrained here; run `anisotropy pretrain mini-eurobert` \(about"):
+        laboratory.measure("mini-eurobert", "frequency", PARAMETERS)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="holds no checkpoints"):
+        laboratory.measure(str(tmp_path / "empty"), "frequency", PARAMETERS)
+    assert not (tmp_path / "results" / "frequency").exists()
+
+
+def test_a_damaged_checkpoint_stops_before_anything_is_written(laboratory, project):
+    file = project.checkpoints / "tiny-pythia" / "seed-0" / "step-000004" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(UserError, match="damaged"):
+        laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [4])
+    assert not list(project.results.glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("study", "given", "message"),
+    [
+        ("frequencies", {}, "unknown study 'frequencies': studies are frequency"),
+        ("frequency", {"occurences": 4}, "parameter 'occurences'.*its parameters are probe, occurrences"),
+        ("frequency", {"occurrences": 1}, "parameter 'occurrences'.*greater than or equal to 2"),
+    ],
+)
+def test_study_parameters_are_checked(study, given, message):
+    with pytest.raises(UserError, match=message):
+        study_parameters(study, given)
+
+
+def test_devices():
+    assert choose_device("cpu").type == "cpu"
+    assert choose_device("auto").type in {"cpu", "cuda", "mps"}
+    with pytest.raises(UserError, match="device 'gpu0' cannot be used here"):
+        choose_device("gpu0")

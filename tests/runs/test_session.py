@@ -1,0 +1,91 @@
+"""A notebook's first call and its last."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from anisotropy.errors import UserError
+from anisotropy.runs import session as module
+from anisotropy.runs.session import Session
+
+PARAMETERS = {"occurrences": 3, "text_tokens": 4096}
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a notebook would show, in order; a line that is replaced counts once."""
+    lines = []
+
+    class Handle:
+        def __init__(self, place):
+            self.place = place
+
+        def update(self, thing):
+            lines[self.place] = thing.data
+
+    def display(thing, display_id=False):
+        lines.append(thing.data)
+        return Handle(len(lines) - 1) if display_id else None
+
+    monkeypatch.setattr(module, "display", display)
+    return lines
+
+
+@pytest.fixture
+def here(tiny_run, tmp_path, monkeypatch):
+    """A project with a run named tiny-pythia, and another that passes for its shuffled control."""
+    folder, _ = tiny_run
+    shutil.copytree(folder, tmp_path / "checkpoints" / "tiny-pythia" / "seed-0")
+    shutil.copytree(folder, tmp_path / "checkpoints" / "tiny-pythia-shuffled" / "seed-0")
+    (tmp_path / "experiments.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_page_from_first_to_last_call(here, small_corpus, shown):
+    run = Session(models=["tiny-pythia"], controls=["tiny-pythia-shuffled"], checkpoints=3, corpus=str(small_corpus))
+    assert run.models == ["tiny-pythia"]
+    assert run.controls == {"tiny-pythia": "tiny-pythia-shuffled"}
+    assert run.titles() == {"tiny-pythia": "tiny-Pythia", "tiny-pythia-shuffled": "tiny-Pythia, shuffled labels"}
+    assert run.overview()["role"].tolist() == ["causal", "control"]
+    collections = run.collect("frequency", **PARAMETERS)
+    assert [collection.step for collection in collections["tiny-pythia"]] == [0, 4, 32]
+    assert [collection.step for collection in collections["tiny-pythia-shuffled"]] == [0, 1, 2, 4, 8, 16, 32]
+    assert "10 checkpoints of 2 models" in shown[0]
+    assert len(shown) == 1
+    training = run.training()
+    assert training.groupby("model").size().tolist() == [7, 7]
+    assert (training.groupby("model")["unigram"].nunique() == 1).all()
+    sizes = run.vocabulary("tiny-pythia")
+    assert 0 < sizes["never seen"] < sizes["vocabulary"]
+    run.finish()
+    assert "| tiny-Pythia | causal | 3 (0 … 32) | 0 | cpu |" in shown[-1]
+    assert str(small_corpus) in shown[-1]
+
+
+def test_tokens_are_readable(here, small_corpus, shown):
+    run = Session(models=["tiny-pythia"], corpus=str(small_corpus))
+    tokenizer = run._sources["tiny-pythia"].tokenizer()
+    ids = [tokenizer.convert_tokens_to_ids(piece) for piece in ("a", "Ġ", "Ċ", "Ã")]
+    assert run.token_text("tiny-pythia", ids) == ["a", "␣", "↵", "\\xc3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"models": []}, "at least one is needed"),
+        ({"models": ["tiny-pyhtia"]}, "did you mean tiny-pythia"),
+        ({"models": ["tiny-pythia", "tiny-pythia"]}, "listed twice"),
+        ({"models": ["mini-pythia"]}, r"run `anisotropy pretrain mini-pythia` \(about 2.5 minutes"),
+        ({"models": ["tiny-pythia"], "controls": ["tiny-eurobert"]}, "is no shuffled-label run"),
+        ({"models": ["tiny-pythia"], "controls": ["mini-pythia-shuffled"]}, "which is not among the models"),
+    ],
+)
+def test_mistakes_stop_the_page_in_one_line(here, arguments, message):
+    with pytest.raises(UserError, match=message) as caught:
+        Session(**arguments)
+    (line,) = caught.value._render_traceback_()
+    assert line == f"anisotropy: {caught.value}"
+    assert "\n" not in line
