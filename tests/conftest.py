@@ -37,7 +37,7 @@ def pytest_unconfigure() -> None:
 
 
 def _sentences(random: np.random.Generator, lexicon: list[str], characters: int) -> str:
-    """Text of a bigram language with Zipf frequencies: each word has five successors, and one follows half the time."""
+    """Text whose words have five successors, one of them half the time, and now and then jump to a frequent word."""
     text, word = "", int(random.integers(20))
     while len(text) < characters:
         words = []

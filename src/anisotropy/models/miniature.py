@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -54,10 +55,17 @@ _RESUME = ".training"
 _TRAINING, _VALIDATION = 0, 1
 
 
-def identity(recipe: Recipe, corpus: text.Corpus, seed: int) -> str:
-    """What decides a miniature's weights: recipe, corpus, seed and the code that trains; a change of any retrains."""
+def identity(recipe: Recipe, corpus: text.Corpus, seed: int, variant: str = "") -> str:
+    """What decides a miniature's weights: recipe, corpus, seed, variant and the code; a change of any retrains."""
     return digest_of(
-        {"recipe": recipe.model_dump(), "corpus": corpus.digest, "seed": seed, "code": code_hash(*DECIDING)}
+        {
+            "recipe": recipe.model_dump(),
+            "checkpoints": recipe.checkpoint_steps(),
+            "corpus": corpus.digest,
+            "seed": seed,
+            "variant": variant,
+            "code": code_hash(*DECIDING),
+        }
     )
 
 
@@ -68,6 +76,7 @@ def pretrain(
     *,
     seed: int = 0,
     label: str = "",
+    variant: str = "",
     compute_loss: Callable[..., torch.Tensor] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> dict[str, Any]:
@@ -81,6 +90,8 @@ def pretrain(
         folder: where the tokenizer, the step folders and ``index.json`` go.
         seed: of the initial weights, the order of the text, masks and shuffled labels.
         label: the model's name, for the progress bar.
+        variant: names what ``compute_loss`` or ``callbacks`` change; part of the identity. A callback that only
+            watches needs none.
         compute_loss: replaces the model's loss, ``f(outputs, labels, num_items_in_batch)`` (for interventions).
         callbacks: more Trainer callbacks; ``on_pre_optimizer_step`` sees the gradients.
 
@@ -88,9 +99,12 @@ def pretrain(
         The index: identity, unigram cross-entropy, and step, validation loss and weight hash per checkpoint.
 
     Raises:
-        UserError: the corpus is too small for one batch, or the folder cannot be written.
+        UserError: the corpus is too small for one batch, or the folder cannot be written or is somebody else's.
+        ValueError: ``compute_loss`` without a ``variant`` to tell the run from the ordinary one.
     """
-    run = identity(recipe, corpus, seed)
+    if compute_loss and not variant:
+        raise ValueError("compute_loss changes the training: name the variant")
+    run = identity(recipe, corpus, seed, variant)
     with locked(folder.with_name(f".{folder.name}.lock")):
         index = read_index(folder)
         if index.get("identity") != run:
@@ -104,8 +118,7 @@ def pretrain(
         training = _training_batches(recipe, encoded, tokenizer, seed)
         validation = _validation_batches(recipe, text.encode(tokenizer, corpus.validation), tokenizer)
         if not index:
-            if folder.is_dir():
-                shutil.rmtree(folder)
+            _clear(folder)
             with replacing(folder / TOKENIZER) as temporary:
                 tokenizer.save_pretrained(temporary)
             index = {
@@ -140,6 +153,16 @@ def pretrain(
         write_json(folder / INDEX, index)
         shutil.rmtree(folder / _RESUME, ignore_errors=True)
         return index
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier run left; anything else in the folder stops this one."""
+    if not folder.is_dir():
+        return
+    ours = re.compile(rf"\.?({TOKENIZER}|{re.escape(INDEX)}|training|step-\d+)(\..*)?")
+    if foreign := sorted(path.name for path in folder.iterdir() if not ours.fullmatch(path.name)):
+        raise UserError(f"{folder} holds {foreign[0]!r}, which no pretraining wrote; choose another folder")
+    shutil.rmtree(folder)
 
 
 class _Batches(Dataset):
