@@ -186,7 +186,7 @@ def test_tables_align_words_and_numbers_and_never_change_by_themselves(shown):
     assert first.data.count("text-align: left") == 1
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.5, "+0.50"), (-0.5, "−0.50"), (0.0, "+0.00")])
+@pytest.mark.parametrize(("value", "text"), [(0.5, "+0.50"), (-0.5, "−0.50"), (0.0, "0.00"), (-0.004, "0.00")])
 def test_signed(value, text):
     assert tables.signed(value) == text
 

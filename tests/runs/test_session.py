@@ -59,7 +59,7 @@ def test_a_page_from_first_to_last_call(here, small_corpus, shown):
     assert training.groupby("model").size().tolist() == [7, 7]
     assert (training.groupby("model")["unigram"].nunique() == 1).all()
     sizes = run.vocabulary("tiny-pythia")
-    assert 0 < sizes["never seen"] < sizes["vocabulary"]
+    assert 0 < sizes["never seen"] < sizes["vocabulary size"]
     run.finish()
     assert "| tiny-Pythia | causal | 3 (0 … 32) | 0 | cpu |" in shown[-1]
     assert str(small_corpus) in shown[-1]

@@ -228,7 +228,9 @@ def draw_readings(
                 axis.plot(reference["estimate"], [y] * len(reference), marker, color="black", markersize=8)
     axis.set_yticks(range(len(READINGS)), [reading_name(*reading).replace(", ", ",\n") for reading in READINGS])
     axis.invert_yaxis()
-    axis.set(xlim=(-1, 1), xlabel=f"{kind.capitalize()} ρ of distance with log10 frequency")
+    axis.set(
+        xlim=(-1, 1), xticks=[-1, -0.5, 0, 0.5, 1], xlabel=f"{kind.capitalize()} ρ of distance with log10 frequency"
+    )
     axis.tick_params(axis="y", length=0)
     handles: list[Artist] = [
         Line2D([], [], color=PALETTE[number], marker=MARKERS[number], label=titles[model])

@@ -32,8 +32,9 @@ def show_table(table: pd.DataFrame, caption: str, formats: Mapping[str, str] | N
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign, a typographic minus included."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+    """A number with its sign, a typographic minus included; what rounds to zero has none."""
+    text = f"{value:+.{digits}f}"
+    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
 def _is_numeric(column: pd.Series) -> bool:

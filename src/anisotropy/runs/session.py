@@ -160,7 +160,7 @@ class Session:
         counts = self._laboratory.text(self._sources[label]).counts
         return {
             "tokens counted": int(counts.sum()),
-            "vocabulary": len(counts),
+            "vocabulary size": len(counts),
             "never seen": int((counts == 0).sum()),
         }
 
