@@ -46,6 +46,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --index-url $(TORCH_INDEX),true)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev]'
+	@# A reference the tests compare with; its own requirements would replace torch by another build.
+	@$(BIN)/python -m pip install --quiet --no-deps overcomplete==0.3.0
 	@touch $@
 
 ## make clean              delete what was built (not checkpoints and results)
