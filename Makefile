@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test test-slow serve clean
+.PHONY: help env book test test-slow bench serve clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -31,6 +31,11 @@ test: $(READY)
 ## make test-slow          the long ones too: kills at random moments
 test-slow: $(READY)
 	@$(BIN)/python -m pytest -m slow
+
+## make bench              time the measures beside other libraries (a quiet machine, about 10 minutes)
+bench: $(READY)
+	@$(BIN)/python -m pip install --quiet --no-deps dadapy
+	@$(BIN)/python benchmarks/run.py
 
 ## make serve [SET=smoke]  show the book at http://127.0.0.1:8000 (PORT=…)
 serve:

@@ -3,6 +3,7 @@
 # Checkpoints and results resume and are keyed by content, so they are never outputs (Snakemake would delete them): each
 # step leaves a stamp. A stamp without its checkpoints is removed here, so that deleting a folder is enough to redo it.
 
+import re
 from pathlib import Path
 
 from anisotropy.models.catalogue import catalogue, parse_name
@@ -22,6 +23,12 @@ MINIATURES = [model for model in SET.all_models() if parse_name(model).kind == "
 
 def sources(*modules):
     return sorted(str(module_file(module)) for module in imported_modules(*modules))
+
+
+def documented():
+    """Source files whose docstrings are a page."""
+    named = re.findall(r"automodule:: (\S+)", "\n".join(path.read_text() for path in Path("book").glob("*.md")))
+    return [str(module_file(module)) for module in named]
 
 
 def pretrained(model):
@@ -98,6 +105,7 @@ rule site:
         expand(f"{BUILD}/executed/notebooks/{{notebook}}.ipynb", notebook=SET.notebooks),
         [str(path) for path in sorted(Path("book").rglob("*")) if path.is_file()],
         sources("anisotropy.runs.site"),
+        documented(),
         "_config.yml",
         "_toc.yml",
     output:

@@ -27,7 +27,29 @@ if TYPE_CHECKING:
 warnings.filterwarnings("ignore", message="IProgress not found")
 
 
-class Session:
+class Page:
+    """A page that measures no model: what it computes, it computes itself."""
+
+    def __init__(self) -> None:
+        """Start the page's clock."""
+        self._started = time.perf_counter()
+
+    def finish(self) -> None:
+        """Show where the page's numbers come from; the last call of every notebook."""
+        display(Markdown("\n".join(["**Where these numbers come from**", "", *self._origins(), self._made()])))
+
+    def _origins(self) -> list[str]:
+        return ["Computed on this page from its parameters; no model and no text takes part.", ""]
+
+    def _made(self) -> str:
+        libraries = ", ".join(f"{name} {version}" for name, version in versions(("torch", "transformers")).items())
+        return (
+            f"Revision `{git_revision() or 'no git checkout'}`; {libraries}; executed {datetime.now(UTC):%Y-%m-%d} in "
+            f"{time.perf_counter() - self._started:.0f} s."
+        )
+
+
+class Session(Page):
     """The models of one page, side by side, and everything measured on them.
 
     Attributes:
@@ -56,7 +78,7 @@ class Session:
         Raises:
             UserError: no models, an unknown one, one that has not been pretrained, a control of no model here.
         """
-        self._started = time.perf_counter()
+        super().__init__()
         if not models:
             raise UserError("models: at least one is needed, for example ['mini-pythia']")
         names = [parse_name(model) for model in models]
@@ -164,8 +186,7 @@ class Session:
             "never seen": int((counts == 0).sum()),
         }
 
-    def finish(self) -> None:
-        """Show where the page's numbers come from; the last call of every notebook."""
+    def _origins(self) -> list[str]:
         rows = []
         for label, measured in self._measured.items():
             collections = measured.collections
@@ -177,20 +198,13 @@ class Session:
                 f"| {self._names[label].seed if self._names[label].kind == 'miniature' else '–'} "
                 f"| {', '.join(devices)} | {dates[-1]} |"
             )
-        libraries = ", ".join(f"{name} {version}" for name, version in versions(("torch", "transformers")).items())
-        table = "\n".join(
-            [
-                "**Where these numbers come from**",
-                "",
-                "| model | objective | checkpoints (steps) | training seed | device | measured |",
-                "|---|---|---|---|---|---|",
-                *rows,
-                "",
-                f"Corpus `{self.corpus}`; revision `{git_revision() or 'no git checkout'}`; {libraries}; executed "
-                f"{datetime.now(UTC):%Y-%m-%d} in {time.perf_counter() - self._started:.0f} s.",
-            ]
-        )
-        display(Markdown(table))
+        return [
+            "| model | objective | checkpoints (steps) | training seed | device | measured |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+            f"Corpus `{self.corpus}`.",
+        ]
 
 
 def _readable(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
