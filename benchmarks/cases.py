@@ -69,7 +69,9 @@ def semi_nmf(n: int, d: int, solver: str, iterations: int) -> Timed:
         raise SystemExit(f"ours ends at {curve[-1]}, theirs at {loss}: not reached")
     return {
         f"overcomplete, {solver}, {iterations} iterations": theirs,
-        f"SemiNMF, {needed} iterations to the same loss": lambda: SemiNMF(k, tol=0.0, max_iter=max(needed, 1)).fit(data),
+        f"SemiNMF, {needed} iterations to the same loss": lambda: SemiNMF(k, tol=0.0, max_iter=max(needed, 1)).fit(
+            data
+        ),
     }
 
 
@@ -84,9 +86,9 @@ def twonn() -> Timed:
     timed: Timed = {
         "twonn": lambda: ours(data),
         "scikit-dimension TwoNN": lambda: skdim.id.TwoNN().fit(data.astype(np.float64)),
-        "scikit-learn brute neighbours alone": lambda: NearestNeighbors(n_neighbors=3, algorithm="brute")
-        .fit(data)
-        .kneighbors(data),
+        "scikit-learn brute neighbours alone": lambda: (
+            NearestNeighbors(n_neighbors=3, algorithm="brute").fit(data).kneighbors(data)
+        ),
         "blocked torch products alone": lambda: blocked_products(torch.from_numpy(data)),
     }
     if importlib.util.find_spec("dadapy"):

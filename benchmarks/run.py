@@ -77,7 +77,10 @@ def measure(case: str) -> list[dict]:
 
 def table(results: dict[str, list[dict]]) -> str:
     """The results in Markdown; factors are against the first line of a case."""
-    rows = ["| case | line | median (s) | spread (s) | peak memory (MiB) | first line's time / this |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| case | line | median (s) | spread (s) | peak memory (MiB) | first line's time / this |",
+        "|---|---|---|---|---|---|",
+    ]
     for case, lines in results.items():
         first = statistics.median(lines[0]["seconds"])
         for line in lines:
@@ -95,7 +98,10 @@ def machine() -> str:
     """What the numbers were made on."""
     import torch
 
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
+    cpu = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "",
+    )
     return (
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {cpu or platform.machine()}, {os.cpu_count()} cores, "
         f"torch {torch.__version__}, {torch.get_num_threads()} threads; no GPU."
@@ -105,7 +111,9 @@ def machine() -> str:
 def main() -> None:
     """Time all cases, or those named with ``--only``, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="Part of a case's name; may be repeated. Prints, writes nothing.")
+    parser.add_argument(
+        "--only", action="append", help="Part of a case's name; may be repeated. Prints, writes nothing."
+    )
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--line", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

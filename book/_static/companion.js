@@ -34,21 +34,23 @@ for (const formula of document.querySelectorAll("span.math")) {
 }
 
 // Whatever scrolls sideways has to be reachable without a mouse; whatever does not should not cost a tab stop.
-function markScrollable() {
-  const boxes = "pre, .cell_output .output, .pst-scrollable-table-container, mjx-container, div.math";
-  for (const box of document.querySelectorAll(`.bd-article :is(${boxes})`)) {
-    const scrolls = box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX !== "visible";
-    if (scrolls) {
-      box.tabIndex = 0;
-      box.dataset.scrolls = "";
-    } else if ("scrolls" in box.dataset) {
-      box.removeAttribute("tabindex");
-      delete box.dataset.scrolls;
-    }
+// An observer, because folded solutions and code get their size only when they are opened.
+const scrollable = "pre, .cell_output .output, .pst-scrollable-table-container, mjx-container, div.math";
+function markScrollable(box) {
+  const scrolls = box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX !== "visible";
+  if (scrolls) {
+    box.tabIndex = 0;
+    box.dataset.scrolls = "";
+  } else if ("scrolls" in box.dataset) {
+    box.removeAttribute("tabindex");
+    delete box.dataset.scrolls;
   }
 }
-window.addEventListener("load", markScrollable);
-window.addEventListener("resize", markScrollable);
+window.addEventListener("load", () => {
+  const sizes = new ResizeObserver((changes) => changes.forEach((change) => markScrollable(change.target)));
+  for (const box of document.querySelectorAll(`.bd-article :is(${scrollable})`)) sizes.observe(box);
+});
+
 
 // Dark colours print washed out.
 let themeOnScreen = null;

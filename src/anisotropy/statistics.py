@@ -96,7 +96,7 @@ def correlation(x: ArrayLike, y: ArrayLike, kind: CorrelationKind = "pearson", c
 
     with z_c the normal quantile of `confidence`. For Pearson's r, SE = 1/√(n − 3) (Fisher 1921), exact to leading
     order for bivariate normal pairs. For Spearman's ρ that SE is too small for strong associations, so it is replaced
-    by √((1 + ρ²/2)/(n − 3)) (Bonett & Wright, *Psychometrika* 65, 2000). At |r| = 1 the interval shrinks to that point.
+    by √((1 + ρ²/2)/(n − 3)) (Bonett & Wright, *Psychometrika* 65, 2000). At ±1 the interval shrinks to that point.
 
     A constant `x` or `y` has no correlation with anything: estimate and interval are then NaN.
 

@@ -1,7 +1,7 @@
 """Matching: which concept of one set is which of another, and how well they agree beyond chance.
 
 Concepts are rows of a matrix of shape (k, d): directions in the same d-dimensional space. Two sets are compared one to
-one: concepts are paired so that the sum of |correlations| is as large as it can be. The sign is ignored, because a
+one: concepts are paired so that the sum of `|correlations|` is as large as it can be. The sign is ignored, because a
 direction and its opposite span the same line.
 
 Choosing the best pairs out of k² makes even unrelated sets agree: 50 concepts in d dimensions reach about 2.3/√d on
@@ -27,7 +27,7 @@ class Matching:
     """Pairs of concepts, best first, and three summaries of how well they agree.
 
     `first` and `second` (shape (m,), m the smaller number of concepts) index the two sets, `correlations` are the
-    |correlations| of the pairs in decreasing order. `mean` is their average over all pairs, `top` over the best ones
+    `|correlations|` of the pairs in decreasing order. `mean` is their average over all pairs, `top` over the best ones
     (ten, or as many as there are), and `above_gap` over the `gap_count` pairs above the spectral gap, the largest drop
     between successive values. Among unrelated sets that drop may be anywhere, often below all pairs but one or above
     all but one, so `above_gap` has the widest null of the three.
@@ -52,7 +52,7 @@ class RotatedBaseline:
 
 
 def absolute_correlations(a: ArrayLike, b: ArrayLike) -> Floats:
-    """Return |Pearson| between the rows of `a` (k_a, d) and those of `b` (k_b, d), shape (k_a, k_b).
+    """Return `|Pearson|` between the rows of `a` (k_a, d) and those of `b` (k_b, d), shape (k_a, k_b).
 
     The correlation runs over the d coordinates. A constant row, such as the zero row of a dead component, varies with
     nothing: its correlations are 0 by definition.
@@ -76,7 +76,7 @@ def matched_pairs(similarities: Floats) -> tuple[Indices, Indices, Floats]:
 
 
 def match(a: ArrayLike, b: ArrayLike, top: int = 10) -> Matching:
-    """Match the concepts `a` (k_a, d) with `b` (k_b, d) one to one on |Pearson| (the Hungarian method).
+    """Match the concepts `a` (k_a, d) with `b` (k_b, d) one to one on `|Pearson|` (the Hungarian method).
 
     With different numbers of concepts the surplus stays unmatched. Raises `ValueError` as `absolute_correlations` does,
     and for `top` below 1.

@@ -120,12 +120,12 @@ class SemiNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self._like_input(self._codes(a).T.contiguous(), X)
 
     def transform(self, X: Any) -> Any:
-        """Return the codes Z ≥ 0, shape (n, k), that minimise ‖X − Z·components_‖²: exact, row by row."""
+        """Return the codes Z ≥ 0, shape (n, k), that minimise `‖X − Z·components_‖²`: exact, row by row."""
         check_is_fitted(self)
         return self._like_input(self._codes(self._tensor(X, reset=False)).T.contiguous(), X)
 
     def inverse_transform(self, Z: Any) -> Any:
-        """Return Z·components_, of shape (n, d), for codes of shape (n, k)."""
+        """Return `Z·components_`, of shape (n, d), for codes of shape (n, k)."""
         check_is_fitted(self)
         codes = torch.as_tensor(Z)
         if codes.ndim != 2 or codes.shape[1] != len(self.components_):
@@ -242,7 +242,7 @@ class SemiNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class Stability:
-    """How far factorisations agree: `mean` matched |cosine|, its `lowest` and all `pairs`, one value a pair of
+    """How far factorisations agree: `mean` matched `|cosine|`, its `lowest` and all `pairs`, one value a pair of
     models.
     """
 
@@ -255,8 +255,8 @@ def stability(models: Sequence[Any]) -> Stability:
     """Compare the components of models that differ in their seed only.
 
     `models` are at least two fitted estimators with `components_` of one shape (k, d), or such arrays. For each pair
-    the components are matched one to one so that the sum of |cosine| is largest (the Hungarian method), and that
-    |cosine| is averaged over the k matches. 1 means the same components whatever the seed. The matching has a positive
+    the components are matched one to one so that the sum of `|cosine|` is largest (the Hungarian method), and its
+    mean over the k matches is taken. 1 means the same components whatever the seed. The matching has a positive
     floor: random directions reach about 2.3/√d for k = 50, see `anisotropy.concepts.matching`.
 
     Raises `ValueError` for fewer than two models or shapes that differ. A dead component (a zero row) has cosine 0 with
