@@ -5,7 +5,6 @@ Torch and transformers take seconds to import, so each command imports what it n
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -15,6 +14,7 @@ from typing import Any
 import click
 
 from anisotropy.errors import UserError
+from anisotropy.process import keep_freed_memory, share_cores
 
 
 def _one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,8 +38,7 @@ def main() -> None:
 
     Typical order: pretrain → measure → run → site; `anisotropy book` does all of it.
     """
-    # Two busy OpenMP processes on few cores would spin against each other.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    share_cores()
 
 
 @main.command()
@@ -69,6 +68,7 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     from anisotropy.models.corpus import load_corpus
     from anisotropy.models.miniature import pretrain as train
 
+    keep_freed_memory()
     text = load_corpus(corpus)
     root = find_project().checkpoints
     for name in parsed:
@@ -110,6 +110,7 @@ def measure(
     from anisotropy.runs.measuring import STUDIES, Laboratory, study_parameters
     from anisotropy.runs.project import find_project
 
+    keep_freed_memory()
     project = find_project()
     laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
     for name in names:

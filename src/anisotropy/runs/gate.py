@@ -8,7 +8,6 @@ cell is looked at, and only then does the output take its place.
 from __future__ import annotations
 
 import ast
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import nbformat
 
 from anisotropy.errors import UserError
 from anisotropy.files import make_folder, replacing
+from anisotropy.process import share_cores
 from anisotropy.provenance import imports_in
 from anisotropy.runs.parameters import checked, notebook_parameters
 
@@ -72,7 +72,7 @@ def run_notebook(path: Path, output: Path, values: Mapping[str, Any], failed: Pa
 
     notebook = read_notebook(path)
     parameters = checked(values, notebook_parameters(notebook, path.name), path.name)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    share_cores()
     make_folder(output.parent)
     with replacing(output) as temporary:
         problem = None
