@@ -34,7 +34,6 @@ test-slow: $(READY)
 
 ## make bench              time the measures beside other libraries (a quiet machine, about 10 minutes)
 bench: $(READY)
-	@$(BIN)/python -m pip install --quiet --no-deps dadapy
 	@$(BIN)/python benchmarks/run.py
 
 ## make serve [SET=smoke]  show the book at http://127.0.0.1:8000 (PORT=…)

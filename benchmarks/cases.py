@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import tempfile
 import types
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -83,19 +85,14 @@ def twonn() -> Timed:
     from anisotropy.geometry import twonn as ours
 
     data = rows(10_000, 768)
-    timed: Timed = {
-        "twonn": lambda: ours(data),
+    return {
         "scikit-dimension TwoNN": lambda: skdim.id.TwoNN().fit(data.astype(np.float64)),
         "scikit-learn brute neighbours alone": lambda: (
             NearestNeighbors(n_neighbors=3, algorithm="brute").fit(data).kneighbors(data)
         ),
         "blocked torch products alone": lambda: blocked_products(torch.from_numpy(data)),
+        "twonn": lambda: ours(data),
     }
-    if importlib.util.find_spec("dadapy"):
-        from dadapy import IdEstimation
-
-        timed["DADApy compute_id_2NN"] = lambda: IdEstimation(data.astype(np.float64), verbose=False).compute_id_2NN()
-    return timed
 
 
 def blocked_products(data: torch.Tensor, block: int = 2000) -> torch.Tensor:
@@ -218,7 +215,7 @@ def trainer(steps: int = 24) -> Timed:
     quiet_transformers()
     recipe = catalogue().miniatures["mini-pythia"].recipe.model_copy(update={"steps": steps})
     ids = np.random.default_rng(SEED).integers(0, 4096, size=(steps * recipe.batch_size, recipe.sequence_length))
-    folder = miniature.Path(__import__("tempfile").mkdtemp())
+    folder = Path(tempfile.mkdtemp())
 
     def with_trainer() -> object:
         model = _miniature()
@@ -251,10 +248,10 @@ def trainer(steps: int = 24) -> Timed:
 
 
 CASES: dict[str, Callable[[], Timed]] = {
-    "Semi-NMF 10,000 × 256, k = 50, against mu": lambda: semi_nmf(10_000, 256, "mu", 300),
-    "Semi-NMF 10,000 × 256, k = 50, against pgd": lambda: semi_nmf(10_000, 256, "pgd", 300),
-    "Semi-NMF 5,000 × 768, k = 50, against mu": lambda: semi_nmf(5_000, 768, "mu", 300),
-    "Semi-NMF 5,000 × 768, k = 50, against pgd": lambda: semi_nmf(5_000, 768, "pgd", 300),
+    "Semi-NMF 10,000 × 256, k = 50, against mu": lambda: semi_nmf(10_000, 256, "mu", 150),
+    "Semi-NMF 10,000 × 256, k = 50, against pgd": lambda: semi_nmf(10_000, 256, "pgd", 150),
+    "Semi-NMF 5,000 × 768, k = 50, against mu": lambda: semi_nmf(5_000, 768, "mu", 150),
+    "Semi-NMF 5,000 × 768, k = 50, against pgd": lambda: semi_nmf(5_000, 768, "pgd", 150),
     "TwoNN 10,000 × 768": twonn,
     "Graph dimension": graph_dimension,
     "IsoScore* 100,000 × 768": isoscore_star,

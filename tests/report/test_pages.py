@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anisotropy.report import figures, frequency, prose, tables
+from anisotropy.report import figures, frequency, frequency_words, prose, tables
 from anisotropy.report.scorecard import READINGS, Outcome, Verdict, reading_name
 
 TITLES = {"a": "Model A", "b": "Model B", "c": "Control"}
@@ -147,7 +147,7 @@ def test_training_names_loss_and_unigram():
 
 
 def test_control_table_has_a_row_per_model_and_reading():
-    table = frequency.control_table(readings(-0.4), TITLES)
+    table = frequency_words.control_table(readings(-0.4), TITLES)
     assert len(table) == 2 * len(READINGS)
     assert set(table["model"]) == {"Model A", "Control"}
     assert (table["distance"] == "−0.40").all()
@@ -161,15 +161,16 @@ def verdict(reading, low, high):
 def test_disagreement_is_computed():
     names = [reading_name(*reading) for reading in READINGS]
     agree = [verdict(name, -0.5, -0.3) for name in names]
-    assert "every reading agrees: the correlation is negative" in frequency.disagreement(agree, TITLES)
+    assert "every reading agrees: the correlation is negative" in frequency_words.disagreement(agree, TITLES)
     mixed = [verdict(names[0], 0.3, 0.5), verdict(names[1], -0.5, -0.3), verdict(names[2], -0.1, 0.1)]
-    sentence = frequency.disagreement(mixed, TITLES)
+    sentence = frequency_words.disagreement(mixed, TITLES)
     assert "the reading decides" in sentence
     assert f"negative under {names[1]}" in sentence
     assert f"positive under {names[0]}" in sentence
     assert f"not told apart from zero under {names[2]}" in sentence
+    assert frequency_words.count_outcomes(mixed) == "**3 readings of claim C1 on 1 models: 3 fails.**"
     nothing = [Verdict("C1", "a", names[0], Outcome.NOT_APPLICABLE, "of a test")]
-    assert frequency.disagreement(nothing, TITLES) == "For Model A no reading applies."
+    assert frequency_words.disagreement(nothing, TITLES) == "For Model A no reading applies."
 
 
 def test_tables_align_words_and_numbers_and_never_change_by_themselves(shown):
@@ -194,3 +195,40 @@ def test_signed(value, text):
 def test_say_joins_lines(shown):
     prose.say("- one", "- two")
     assert shown[0][0][0].data == "- one\n- two"
+
+
+def cut_offs(*estimates):
+    """Tables by cut-off in which every reading of model a has the given estimate, and its control 0."""
+    found = {}
+    for minimum, estimate in zip((1, 10, 100), estimates, strict=True):
+        table = readings(estimate)
+        table.loc[table["model"] == "c", ["estimate", "low", "high"]] = [0.0, -0.1, 0.1]
+        table.loc[table["stage"] == "untrained", ["estimate", "low", "high"]] = [0.0, -0.1, 0.1]
+        found[minimum] = table
+    return found
+
+
+def test_robustness_is_computed():
+    steady = frequency_words.robustness(cut_offs(-0.5, -0.6, -0.4), {"a": "c"}, TITLES)
+    assert steady == "For Model A no verdict depends on the cut-off."
+    moving = frequency_words.robustness(cut_offs(0.4, -0.5, -0.6), {"a": "c"}, TITLES)
+    assert "the cut-off decides under" in moving
+    assert "- trajectory (input): fails at 1; holds at 10, 100" in moving
+
+
+def test_cut_offs_draw_every_reading():
+    with figures.style():
+        figure, alt = frequency.draw_cut_offs(cut_offs(0.4, 0.1, -0.6), {"a": "c"}, TITLES)
+    assert len(figure.axes) == len(READINGS)
+    assert "Model A, trajectory (input) from +0.40 to −0.60" in alt
+    assert "Control" not in alt
+    figures.plt.close(figure)
+
+
+@pytest.mark.parametrize(("relative", "flips"), [(0.3, True), (-0.3, False)])
+def test_sign_changes_under_the_norm_are_named(relative, flips):
+    table = readings(-0.4)
+    table.loc[table["value"] == "relative", "estimate"] = relative
+    sentence = frequency_words.norm_flips(table, TITLES)
+    assert ("Model A, trajectory (input) (−0.40 → +0.30)" in sentence) == flips
+    assert sentence.startswith("Readings that change" if flips else "No reading changes")

@@ -39,7 +39,7 @@ def row(
 
 
 def judge(*rows, reading=("trajectory", "input")) -> Verdict:
-    verdicts = frequent_tokens_confined(pd.DataFrame(rows), CONTROLS)
+    verdicts = frequent_tokens_confined(pd.DataFrame(rows), CONTROLS, decoders={"model"})
     return next(verdict for verdict in verdicts if verdict.reading == reading_name(*reading))
 
 
@@ -190,9 +190,14 @@ def test_the_rule_never_holds_by_chance():
     [
         (
             [row(estimate=-0.5), row("shuffled", 0.0)],
-            ["C1, Mini, trajectory, input matrix: holds", "−0.50", "near the"],
+            ["C1, Mini, trajectory (input): holds", "−0.50", "near the"],
         ),
-        ([row(estimate=0.5), row("shuffled", 0.0)], ["fails", "ρ = +0.50", "not near the paper's −0.5"]),
+        ([row(estimate=0.5), row("shuffled", 0.0)], ["fails", "ρ = +0.50", "not confined."]),
+        ([row(estimate=-0.3), row("shuffled", 0.0)], ["holds", "ρ = −0.30", "not near the paper's −0.5"]),
+        (
+            [row(estimate=-0.5), row("shuffled", -0.6)],
+            ["fails", "shuffled labels", "frequency and optimisation suffice"],
+        ),
         ([row(estimate=-0.5)], ["inconclusive", "was not run", "one run"]),
         ([row(reading=("occurrences", "contextual"))], ["not applicable, because", "two checkpoints"]),
     ],
@@ -213,3 +218,11 @@ def test_the_table_shows_each_verdict_once():
     assert first["ρ [95 % over tokens]"] == "−0.50 [−0.55, −0.45]"
     assert first["controls"] == "shuffled labels +0.10"
     assert (table["verdict"].iloc[1:] == "not applicable").all()
+
+
+def test_only_decoders_are_held_against_the_printed_value():
+    rows = pd.DataFrame([row(), row("shuffled", 0.0)])
+    assert frequent_tokens_confined(rows, CONTROLS)[0].near_paper is None
+    assert frequent_tokens_confined(rows, CONTROLS, decoders={"model"})[0].near_paper is True
+    above = pd.DataFrame([row(estimate=0.4), row("shuffled", 0.0)])
+    assert frequent_tokens_confined(above, CONTROLS, decoders={"model"})[0].near_paper is None

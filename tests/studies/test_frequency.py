@@ -120,8 +120,7 @@ def test_rare_tokens_that_travel_give_a_negative_correlation_and_shuffled_freque
 
 
 def test_minimum_count_leaves_rare_tokens_out():
-    tokens = frequency.token_distances(collections())
-    table = frequency.correlations(tokens, minimum_count=100, draws=10)
+    table = frequency.correlations(frequency.token_distances(collections(), minimum_count=100), draws=10)
     assert table[table["centroid"] == "vocabulary"]["n"].max() == (np.arange(TOKENS, 0, -1) ** 2 >= 100).sum()
 
 
@@ -236,3 +235,20 @@ def test_no_token_occurs_often_enough(study_text):
     table = frequency.token_distances([Collection("m", 5, "h", arrays)])
     assert isinstance(table, pd.DataFrame)
     assert set(table["centroid"]) == {"vocabulary"}
+
+
+def test_cut_offs_give_what_a_single_one_gives():
+    found = frequency.by_minimum_count({"m": collections()}, [1, 100, 10**9])
+    assert list(found) == [1, 100]
+    alone = frequency.summarise({"m": collections()}, minimum_count=100, draws=1)
+    pd.testing.assert_frame_equal(found[100], alone)
+
+
+def test_group_cosines_of_a_planted_cone():
+    cone = collections(steps=(4,))[0]
+    cone.arrays["input_rows"][25:] = np.array([3.0] + [0.0] * 7)  # the rarer half points one way
+    table = frequency.group_cosines(cone, groups=2)
+    cosines = table[table["matrix"] == "input"].set_index("group")["cosine"]
+    assert cosines[1] == pytest.approx(1)
+    assert abs(cosines[2]) < 0.15
+    assert table["tokens"].tolist() == [25] * 4

@@ -1,8 +1,8 @@
-"""Pictures and sentences of the frequency chapter (Figure 1 of the paper); every alternative text is computed."""
+"""Pictures of the frequency chapter (Figure 1 of the paper); every alternative text is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,29 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from anisotropy.report.figures import CONTROL, FREQUENT, MARKERS, NULL, PALETTE, PAPER, RARE, WIDTH, plt, stacked
-from anisotropy.report.scorecard import C1_PRINTED, READINGS, Verdict, reading_name
+from anisotropy.report.figures import (
+    CONTROL,
+    DOTS,
+    FREQUENT,
+    INK,
+    MARKERS,
+    MODELS,
+    NULL,
+    PAPER,
+    RARE,
+    WIDTH,
+    plt,
+    stacked,
+)
+from anisotropy.report.scorecard import (
+    C1_PRINTED,
+    C1_THRESHOLD,
+    READINGS,
+    reading_name,
+)
 from anisotropy.report.tables import signed
 
+_RANGE = {"largest": ("maximum", "^", "--"), "median": ("median", "o", "-"), "smallest": ("minimum", "v", ":")}
 _GROUPS = {"most frequent": (FREQUENT, "o"), "least frequent": (RARE, "s")}
 
 
@@ -35,7 +54,7 @@ def draw_training(training: pd.DataFrame, titles: Mapping[str, str]) -> tuple[Fi
     for axis, model in zip(axes, models, strict=True):
         rows = training[training["model"] == model]
         unigram = rows["unigram"].iloc[0]
-        axis.plot(rows["step"], rows["loss"], color=FREQUENT, marker="o", markersize=4)
+        axis.plot(rows["step"], rows["loss"], color=INK, marker="o", markersize=4)
         axis.axhline(unigram, color=CONTROL, linestyle="--")
         axis.set(title=titles[model], ylabel="loss (nats)")
         step_axis(axis)
@@ -45,7 +64,7 @@ def draw_training(training: pd.DataFrame, titles: Mapping[str, str]) -> tuple[Fi
         )
     axes[0].legend(
         handles=[
-            Line2D([], [], color=FREQUENT, marker="o", markersize=4, label="validation loss"),
+            Line2D([], [], color=INK, marker="o", markersize=4, label="validation loss"),
             Line2D([], [], color=CONTROL, linestyle="--", label="token frequencies alone"),
         ]
     )
@@ -80,7 +99,7 @@ def draw_courses(
                 axis.plot(token["step"], token["distance"], color=colour, marker=marker, markersize=3, alpha=0.75)
             means[group] = rows["distance"].mean()
         step_axis(axis)
-        axis.set(title=titles[model], ylabel="distance")
+        axis.set(title=titles[model], ylabel="distance to own mean")
         closer = min(means, key=lambda group: means[group])
         words.append(
             f"in {titles[model]} the {closer} tokens stay closer to their centroid on average over checkpoints"
@@ -117,18 +136,19 @@ def draw_distance(
     words = []
     for axis, (model, matrix, rows) in zip(axes, panels, strict=True):
         rho = float(np.corrcoef(rows["log10_frequency"], rows[value])[0, 1])
-        axis.scatter(
-            rows["log10_frequency"], rows[value], s=5, color=FREQUENT, alpha=0.3, linewidths=0, rasterized=True
-        )
+        axis.scatter(rows["log10_frequency"], rows[value], s=5, color=DOTS, alpha=0.35, linewidths=0)
         medians = binned(rows, value)
-        axis.plot(medians["centre"], medians["median"], color=RARE, marker="o", markersize=4)
+        axis.plot(medians["centre"], medians["median"], color=INK, marker="o", markersize=4)
         name = titles[model] if matrix == "contextual" else f"{titles[model]}, {matrix} matrix"
-        axis.set(title=f"{name}: ρ = {signed(rho)}", ylabel="distance" if value == "distance" else "distance / norm")
+        axis.set(
+            title=f"{name}: ρ = {signed(rho)}",
+            ylabel=f"distance ({centroid})" if value == "distance" else "distance / norm",
+        )
         words.append(f"{name} Pearson {signed(rho)}")
     axes[0].legend(
         handles=[
-            Line2D([], [], color=FREQUENT, marker="o", markersize=4, linestyle="", label="a token"),
-            Line2D([], [], color=RARE, marker="o", markersize=4, label="median"),
+            Line2D([], [], color=DOTS, marker="o", markersize=4, linestyle="", label="a token"),
+            Line2D([], [], color=INK, marker="o", markersize=4, label="median"),
         ],
         ncols=2,
     )
@@ -172,22 +192,15 @@ def draw_ranges(
     words = []
     for axis, (model, table) in zip(axes, chosen.items(), strict=True):
         axis.fill_between(table["centre"], table["minimum"], table["maximum"], color=NULL)
-        axis.plot(table["centre"], table["maximum"], color=RARE, marker="^", markersize=4)
-        axis.plot(table["centre"], table["median"], color=CONTROL, marker="o", markersize=4)
-        axis.plot(table["centre"], table["minimum"], color=FREQUENT, marker="v", markersize=4)
-        axis.set(title=titles[model], ylabel="distance")
+        for name, (column, marker, line) in _RANGE.items():
+            axis.plot(table["centre"], table[column], line, color=INK, marker=marker, markersize=4, label=name)
+        axis.set(title=titles[model], ylabel=f"distance ({centroid})")
         first, last = table.iloc[0], table.iloc[-1]
         words.append(
             f"{titles[model]} from {first['minimum']:.2f}–{first['maximum']:.2f} among the rarest to "
             f"{last['minimum']:.2f}–{last['maximum']:.2f} among the most frequent tokens"
         )
-    names = (("largest", RARE, "^"), ("median", CONTROL, "o"), ("smallest", FREQUENT, "v"))
-    axes[0].legend(
-        handles=[
-            Line2D([], [], color=colour, marker=marker, markersize=4, label=name) for name, colour, marker in names
-        ],
-        ncols=3,
-    )
+    axes[0].legend(ncols=3)
     axes[-1].set_xlabel("log10 token frequency")
     return figure, f"Smallest and largest distance per frequency bin, a panel per model: {'; '.join(words)}."
 
@@ -204,95 +217,101 @@ def draw_readings(
         kind: ``"pearson"`` or ``"spearman"``.
     """
     rows = correlations[(correlations["value"] == "distance") & (correlations["kind"] == kind)]
-    models = [model for model in dict.fromkeys(rows["model"]) if model not in set(controls.values())]
-    figure, axis = plt.subplots(figsize=(WIDTH, 1.2 + 0.42 * len(READINGS) * max(1, len(models) * 0.6)))
+    models = _judged(rows, controls)
+    figure, axis = plt.subplots(figsize=(WIDTH, 1.8 + 0.42 * len(READINGS) * max(1, len(models) * 0.6)))
     axis.axvline(0, color=CONTROL, linewidth=1)
+    axis.axvline(C1_THRESHOLD, color=CONTROL, linewidth=1, linestyle=":")
     axis.axvline(C1_PRINTED, color=PAPER, linestyle="--")
     words = []
     gap = 0.7 / max(1, len(models))
     for place, (centroid, matrix) in enumerate(READINGS):
         here = rows[(rows["centroid"] == centroid) & (rows["matrix"] == matrix)]
         for number, model in enumerate(models):
-            y = place + (number - (len(models) - 1) / 2) * gap
+            y, colour = place + (number - (len(models) - 1) / 2) * gap, _colour(number)
             own = here[(here["model"] == model) & (here["stage"] == "trained")]
-            for row in own.itertuples():
-                axis.fill_betweenx([y - gap / 2.4, y + gap / 2.4], row.null_low, row.null_high, color=NULL, linewidth=0)
-                axis.plot([row.low, row.high], [y, y], color=PALETTE[number])
-                axis.plot(row.estimate, y, MARKERS[number], color=PALETTE[number], markersize=7)
-                words.append(f"{titles[model]}, {reading_name(centroid, matrix)} {signed(row.estimate)}")
             references = {
                 "x": here[(here["model"] == controls.get(model)) & (here["stage"] == "trained")],
                 "|": here[(here["model"] == model) & (here["stage"] == "untrained")],
             }
+            for row in own.to_dict("records"):
+                axis.fill_betweenx(
+                    [y - gap / 2.4, y + gap / 2.4], row["null_low"], row["null_high"], color=NULL, linewidth=0
+                )
+                axis.plot([row["low"], row["high"]], [y, y], color=colour)
+                axis.plot(row["estimate"], y, _marker(number), color=colour, markersize=8, markeredgecolor="white")
+                words.append(f"{titles[model]}, {reading_name(centroid, matrix)} {signed(row['estimate'])}")
             for marker, reference in references.items():
-                axis.plot(reference["estimate"], [y] * len(reference), marker, color="black", markersize=8)
-    axis.set_yticks(range(len(READINGS)), [reading_name(*reading).replace(", ", ",\n") for reading in READINGS])
+                axis.plot(
+                    reference["estimate"], [y] * len(reference), marker, color=colour, markersize=9, markeredgewidth=2
+                )
+    axis.set_yticks(range(len(READINGS)), [reading_name(*reading).replace(" (", "\n(") for reading in READINGS])
     axis.invert_yaxis()
-    axis.set(
-        xlim=(-1, 1), xticks=[-1, -0.5, 0, 0.5, 1], xlabel=f"{kind.capitalize()} ρ of distance with log10 frequency"
-    )
+    axis.set(xlim=(-1, 1), xticks=[-1, -0.5, 0, 0.5, 1])
+    axis.set_xlabel(f"← frequent closer      {kind.capitalize()} ρ      frequent further →")
     axis.tick_params(axis="y", length=0)
     handles: list[Artist] = [
-        Line2D([], [], color=PALETTE[number], marker=MARKERS[number], label=titles[model])
+        Line2D([], [], color=_colour(number), marker=_marker(number), label=titles[model])
         for number, model in enumerate(models)
     ]
     handles += [
-        Line2D([], [], color="black", marker="x", linestyle="", label="shuffled labels"),
-        Line2D([], [], color="black", marker="|", linestyle="", markersize=9, label="untrained"),
-        Patch(color=NULL, label="shuffled frequencies, 95 %"),
-        Line2D([], [], color=PAPER, linestyle="--", label="the paper's decoders"),
+        Line2D([], [], color=INK, marker="x", markeredgewidth=2, linestyle="", label="shuffled labels"),
+        Line2D([], [], color=INK, marker="|", markeredgewidth=2, linestyle="", markersize=9, label="untrained"),
+        Patch(color=NULL, label="shuffled frequencies"),
+        Line2D([], [], color=PAPER, linestyle="--", label="paper's decoders"),
+        Line2D([], [], color=CONTROL, linestyle=":", label="the rule's threshold"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure, f"Correlation of distance with log frequency under each reading: {'; '.join(words)}."
 
 
-def control_table(correlations: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
-    """Correlations of trained models as text: a row per model and reading, a column per value and kind."""
-    trained = correlations[correlations["stage"] == "trained"]
-    rows = trained.assign(
-        model=[_run_title(titles, model, seed) for model, seed in zip(trained["model"], trained["seed"], strict=True)],
-        reading=[reading_name(*reading) for reading in zip(trained["centroid"], trained["matrix"], strict=True)],
-        column=[_COLUMNS[column] for column in zip(trained["value"], trained["kind"], strict=True)],
-        text=[signed(estimate) for estimate in trained["estimate"]],
-    )
-    names = ["model", "reading"]
-    wide = rows.pivot(index=names, columns="column", values="text").reindex(columns=list(_COLUMNS.values()))
-    return rows[names].drop_duplicates().merge(wide.astype(object).fillna("–").reset_index(), on=names)
+def _judged(rows: pd.DataFrame, controls: Mapping[str, str]) -> list[str]:
+    return [model for model in dict.fromkeys(rows["model"]) if model not in set(controls.values())]
 
 
-def _run_title(titles: Mapping[str, str], model: str, seed: int) -> str:
-    return titles.get(f"{model}@{seed}" if seed else model, model)
+def _colour(number: int) -> str:
+    return MODELS[number % len(MODELS)]
 
 
-_COLUMNS = {
-    ("distance", "pearson"): "distance",
-    ("distance", "spearman"): "distance, ranks",
-    ("relative", "pearson"): "distance / norm",
-    ("relative", "spearman"): "distance / norm, ranks",
-}
+def _marker(number: int) -> str:
+    return MARKERS[number % len(MARKERS)]
 
 
-def disagreement(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
-    """One sentence a model on whether the readings agree in sign, computed from the verdicts."""
-    sentences = []
-    for model in dict.fromkeys(verdict.model for verdict in verdicts):
-        own = [verdict for verdict in verdicts if verdict.model == model and verdict.estimate is not None]
-        negative = [verdict.reading for verdict in own if verdict.high is not None and verdict.high < 0]
-        positive = [verdict.reading for verdict in own if verdict.low is not None and verdict.low > 0]
-        unclear = [verdict.reading for verdict in own if verdict.reading not in negative + positive]
-        parts = [
-            f"{label} under {'; '.join(readings)}"
-            for label, readings in (
-                ("negative", negative),
-                ("positive", positive),
-                ("not told apart from zero", unclear),
-            )
-            if readings
-        ]
-        if not own:
-            sentences.append(f"For {titles[model]} no reading applies.")
-        elif len(parts) == 1:
-            sentences.append(f"For {titles[model]} every reading agrees: the correlation is {parts[0]}.")
-        else:
-            sentences.append(f"For {titles[model]} the reading decides: the correlation is {', '.join(parts)}.")
-    return " ".join(sentences)
+def draw_cut_offs(
+    tables: Mapping[int, pd.DataFrame], controls: Mapping[str, str], titles: Mapping[str, str]
+) -> tuple[Figure, str]:
+    """Pearson's ρ under each reading when rarer tokens are left out, a panel per reading.
+
+    Args:
+        tables: by cut-off, what :func:`anisotropy.studies.frequency.by_minimum_count` returned.
+        controls: shuffled-label run by model; drawn dashed.
+        titles: of the models.
+    """
+    table = pd.concat([rows.assign(minimum=minimum) for minimum, rows in tables.items()])
+    table = table[(table["value"] == "distance") & (table["kind"] == "pearson") & (table["stage"] == "trained")]
+    models = _judged(table, controls)
+    present = [
+        reading for reading in READINGS if ((table["centroid"] == reading[0]) & (table["matrix"] == reading[1])).any()
+    ]
+    figure, axes = stacked(len(present), 1.5)
+    words = []
+    for axis, (centroid, matrix) in zip(axes, present, strict=True):
+        here = table[(table["centroid"] == centroid) & (table["matrix"] == matrix)]
+        axis.axhline(0, color=CONTROL, linewidth=1)
+        axis.axhline(C1_THRESHOLD, color=CONTROL, linewidth=1, linestyle=":")
+        for number, model in enumerate(models):
+            own = here[here["model"] == model].groupby("minimum")["estimate"].mean()
+            control = here[here["model"] == controls.get(model)].groupby("minimum")["estimate"].mean()
+            axis.plot(own.index, own, color=_colour(number), marker=_marker(number), markersize=5)
+            axis.plot(control.index, control, color=_colour(number), linestyle="--")
+            if len(own):
+                ends = f"from {signed(own.iloc[0])} to {signed(own.iloc[-1])}"
+                words.append(f"{titles[model]}, {reading_name(centroid, matrix)} {ends}")
+        axis.set(title=reading_name(centroid, matrix), ylabel="ρ", ylim=(-1, 1), xscale="log")
+    axes[-1].set_xlabel("tokens that occur at least so often")
+    handles = [
+        Line2D([], [], color=_colour(number), marker=_marker(number), label=titles[model])
+        for number, model in enumerate(models)
+    ]
+    handles.append(Line2D([], [], color=INK, linestyle="--", label="shuffled labels"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure, f"Correlation when rarer tokens are left out, a panel per reading: {'; '.join(words)}."

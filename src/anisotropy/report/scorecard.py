@@ -6,7 +6,7 @@ controls: a claim holds only if its interval lies wholly on the claimed side *an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -86,24 +86,32 @@ READINGS = (
     ("occurrences", "contextual"),
 )
 _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
+_SUFFICIENT = {
+    _SHUFFLED: "frequent tokens are closer, but frequency and optimisation suffice for it, without anything to learn",
+    _UNTRAINED: "the initial weights show it too",
+}
 
 
 def reading_name(centroid: str, matrix: str) -> str:
     """A reading in words, the same on every page."""
-    return centroid if centroid == "occurrences" else f"{centroid}, {matrix} matrix"
+    return centroid if centroid == "occurrences" else f"{centroid} ({matrix})"
 
 
-def frequent_tokens_confined(table: pd.DataFrame, controls: Mapping[str, str], kind: str = "pearson") -> list[Verdict]:
+def frequent_tokens_confined(
+    table: pd.DataFrame, controls: Mapping[str, str], decoders: Collection[str] = (), kind: str = "pearson"
+) -> list[Verdict]:
     """Claim C1: frequent tokens are confined, so distance falls with log frequency.
 
-    The rule, per reading: the correlation's interval lies below −0.1 in every training seed, and below the same
-    correlation of a run trained on shuffled labels; for ``vocabulary`` and ``occurrences`` also below the untrained
-    model's (a trajectory has no untrained value). It fails where an interval lies wholly above −0.1 or a control is as
-    low as the model.
+    The rule, per reading, in this order: it *fails* where the interval of a training seed lies wholly above −0.1; it
+    is *inconclusive* where an interval holds −0.1, or a control was not run; it *fails* where a control is as low as
+    the model, is *inconclusive* where the interval reaches a control, and else *holds*. Controls are the run trained on
+    shuffled labels and, for ``vocabulary`` and ``occurrences``, the untrained model (a trajectory has no untrained
+    value).
 
     Args:
         table: what :func:`anisotropy.studies.frequency.summarise` returned, controls' rows included.
         controls: name of the shuffled-label run by model, as in the table's ``model`` column.
+        decoders: models the printed value speaks of (causal ones); only for them an estimate can be near it.
         kind: ``"pearson"`` as the paper, or ``"spearman"``.
 
     Returns:
@@ -118,11 +126,15 @@ def frequent_tokens_confined(table: pd.DataFrame, controls: Mapping[str, str], k
     rows = table[(table["value"] == "distance") & (table["kind"] == kind)]
     models = [model for model in dict.fromkeys(table["model"]) if model not in set(controls.values())]
     return [
-        _judge(rows, model, controls.get(model), centroid, matrix) for model in models for centroid, matrix in READINGS
+        _judge(rows, model, controls.get(model), centroid, matrix, model in decoders)
+        for model in models
+        for centroid, matrix in READINGS
     ]
 
 
-def _judge(rows: pd.DataFrame, model: str, control: str | None, centroid: str, matrix: str) -> Verdict:
+def _judge(
+    rows: pd.DataFrame, model: str, control: str | None, centroid: str, matrix: str, is_decoder: bool
+) -> Verdict:
     reading = reading_name(centroid, matrix)
     of_reading = rows[(rows["centroid"] == centroid) & (rows["matrix"] == matrix)]
     own = of_reading[(of_reading["model"] == model) & (of_reading["stage"] == "trained")].set_index("seed")
@@ -140,7 +152,7 @@ def _judge(rows: pd.DataFrame, model: str, control: str | None, centroid: str, m
     values = tuple((name, float(rows_["estimate"].mean())) for name, rows_ in found if not rows_.empty)
     expected = [_SHUFFLED] if centroid == "trajectory" else [_SHUFFLED, _UNTRAINED]
     outcome, reason = _decide(own, dict(found), expected)
-    near = abs(estimate - C1_PRINTED) <= C1_NEAR
+    near = abs(estimate - C1_PRINTED) <= C1_NEAR if is_decoder and estimate < 0 else None
     return Verdict("C1", model, reading, outcome, reason, estimate, low, high, values, len(own), near)
 
 
@@ -158,7 +170,7 @@ def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame], expected: S
             return Outcome.INCONCLUSIVE, f"frequent tokens are closer, but the control ({name}) was not run"
         reference = control["estimate"].reindex(own.index).fillna(control["estimate"].min())
         if (reference <= own["estimate"]).any():
-            return Outcome.FAILS, f"the control ({name}) is as low"
+            return Outcome.FAILS, f"the control ({name}) is as low: {_SUFFICIENT[name]}"
         if (reference <= own["high"]).any():
             return Outcome.INCONCLUSIVE, f"the interval reaches the control ({name})"
     return Outcome.HOLDS, "frequent tokens are closer to their centroid than rare ones, and the controls do not show it"

@@ -166,6 +166,10 @@ class Session(Page):
         tokenizer = self._sources[label].tokenizer()
         return [_readable(tokenizer, int(token)) for token in ids]
 
+    def decoders(self) -> list[str]:
+        """The causal models of the page."""
+        return [label for label in self.models if self._sources[label].objective == "causal"]
+
     def overview(self) -> pd.DataFrame:
         """What each model of the page is, in words."""
         rows = []

@@ -24,10 +24,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedModel
 
+from anisotropy.geometry.isotropy import mean_cosine
 from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
 from anisotropy.models.probes import batches, capture, find_places
-from anisotropy.statistics import correlation, permutation_null
+from anisotropy.statistics import CorrelationKind, correlation, permutation_null
 from anisotropy.studies.course import Weighting, checkpoint_weights
 from anisotropy.studies.results import Collection
 
@@ -145,12 +146,15 @@ def _spread(vectors: np.ndarray) -> float:
     return float(np.sqrt((centred**2).sum() / (len(vectors) - 1)))
 
 
-def token_distances(collections: Sequence[Collection], weighting: Weighting = "step") -> pd.DataFrame:
+def token_distances(
+    collections: Sequence[Collection], weighting: Weighting = "step", minimum_count: int = 1
+) -> pd.DataFrame:
     """Distances per token under every reading.
 
     Args:
         collections: one model's, by step. Step 0 is the untrained control and takes no part in trajectories.
         weighting: how checkpoints are weighted in trajectory averages.
+        minimum_count: leave out tokens that occur less often.
 
     Returns:
         Columns ``centroid``, ``matrix`` (``input``, ``output`` or ``contextual``), ``stage`` (``trained`` is the last
@@ -170,7 +174,8 @@ def token_distances(collections: Sequence[Collection], weighting: Weighting = "s
     for stage, collection in stages:
         parts.extend(_vocabulary(collection, matrix, stage) for matrix in matrices(collection))
         parts.append(_occurrences(collection, stage))
-    return pd.concat(parts, ignore_index=True)
+    table = pd.concat(parts, ignore_index=True)
+    return table[table["count"] >= minimum_count].reset_index(drop=True)
 
 
 def matrices(collection: Collection) -> list[str]:
@@ -270,7 +275,7 @@ def distance_courses(
     return pd.concat(rows, ignore_index=True)
 
 
-def correlations(tokens: pd.DataFrame, *, minimum_count: int = 1, draws: int = 999, seed: int = 0) -> pd.DataFrame:
+def correlations(tokens: pd.DataFrame, *, draws: int = 999, seed: int = 0) -> pd.DataFrame:
     """Correlation of distance with log10 frequency under every reading, beside its null.
 
     The interval is over tokens of one run: descriptive, since tokens of one run are not replicates. The null shuffles
@@ -278,7 +283,6 @@ def correlations(tokens: pd.DataFrame, *, minimum_count: int = 1, draws: int = 9
 
     Args:
         tokens: what :func:`token_distances` returned.
-        minimum_count: leave out tokens that occur less often.
         draws: shuffles of the null.
         seed: of the shuffles.
 
@@ -286,18 +290,20 @@ def correlations(tokens: pd.DataFrame, *, minimum_count: int = 1, draws: int = 9
         One row per reading, stage, ``value`` (``distance`` or ``relative``) and ``kind`` (``pearson`` or
         ``spearman``): ``estimate``, ``low``, ``high``, ``n``, ``null_low``, ``null_high``, ``p_value``.
     """
-    kept = tokens[tokens["count"] >= minimum_count]
     rows = []
-    for (centroid, matrix, stage), group in kept.groupby(["centroid", "matrix", "stage"], sort=False):
+    for (centroid, matrix, stage), group in tokens.groupby(["centroid", "matrix", "stage"], sort=False):
         for value in ("distance", "relative"):
             usable = group.dropna(subset=[value])
             if len(usable) < 4:
                 continue
-            for kind in ("pearson", "spearman"):
-                x, y = usable["log10_frequency"].to_numpy(), usable[value].to_numpy()
+            x, y = usable["log10_frequency"].to_numpy(), usable[value].to_numpy()
+            pairs: dict[CorrelationKind, tuple[np.ndarray, np.ndarray]] = {
+                "pearson": (x, y),
+                "spearman": (_ranks(x), _ranks(y)),
+            }
+            for kind, pair in pairs.items():
                 found = correlation(x, y, kind)
-                ranked = (x, y) if kind == "pearson" else (_ranks(x), _ranks(y))
-                null = permutation_null(_pearson, *ranked, draws, seed)
+                null = permutation_null(_pearson, *pair, draws, seed)
                 rows.append(
                     {
                         "centroid": centroid,
@@ -314,7 +320,11 @@ def correlations(tokens: pd.DataFrame, *, minimum_count: int = 1, draws: int = 9
                         "p_value": null.p_value,
                     }
                 )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+_COLUMNS = ["centroid", "matrix", "stage", "value", "kind", "estimate", "low", "high", "n"]
+_COLUMNS += ["null_low", "null_high", "p_value"]
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -337,9 +347,53 @@ def summarise(
     """Correlations of every model, ``model`` and ``seed`` (of training) in front; see :func:`correlations`."""
     frames = []
     for label, of_model in collections.items():
-        table = correlations(token_distances(of_model, weighting), minimum_count=minimum_count, draws=draws, seed=seed)
+        table = correlations(token_distances(of_model, weighting, minimum_count), draws=draws, seed=seed)
         base, _, training_seed = label.partition("@")
         table.insert(0, "model", base)
         table.insert(1, "seed", int(training_seed or 0))
         frames.append(table)
     return pd.concat(frames, ignore_index=True)
+
+
+def by_minimum_count(
+    collections: Mapping[str, Sequence[Collection]], minimum_counts: Sequence[int], weighting: Weighting = "step"
+) -> dict[int, pd.DataFrame]:
+    """The summary under several cut-offs of the rare tail; cut-offs that leave fewer than 4 tokens are left out.
+
+    Returns:
+        What :func:`summarise` returns, without a null worth the name, by ``minimum_count``.
+    """
+    found = {}
+    for minimum in minimum_counts:
+        table = summarise(collections, weighting=weighting, minimum_count=minimum, draws=1)
+        if not table.empty:
+            found[minimum] = table
+    return found
+
+
+def group_cosines(collection: Collection, groups: int = 5) -> pd.DataFrame:
+    """Mean cosine between rows of tokens of similar frequency: how narrow a cone each group lies in.
+
+    Args:
+        collection: one checkpoint.
+        groups: how many groups of equal size, from the rarest to the most frequent tokens.
+
+    Returns:
+        Columns ``matrix``, ``group`` (1 the rarest), ``tokens``, ``count`` (median) and ``cosine``, which is 0 for
+        directions drawn at random.
+    """
+    from_rarest = np.argsort(collection.arrays["counts"], kind="stable")
+    rows = []
+    for matrix in matrices(collection):
+        for number, members in enumerate(np.array_split(from_rarest, groups), 1):
+            vectors = collection.arrays[f"{matrix}_rows"][members]
+            rows.append(
+                {
+                    "matrix": matrix,
+                    "group": number,
+                    "tokens": len(members),
+                    "count": float(np.median(collection.arrays["counts"][members])),
+                    "cosine": float(mean_cosine(vectors)),
+                }
+            )
+    return pd.DataFrame(rows)

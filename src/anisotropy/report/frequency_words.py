@@ -1,0 +1,112 @@
+"""Tables and sentences of the frequency chapter, computed from its correlations and verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from anisotropy.report.scorecard import Verdict, frequent_tokens_confined, reading_name
+from anisotropy.report.tables import signed
+
+_COLUMNS = {
+    ("distance", "pearson"): "distance",
+    ("distance", "spearman"): "distance, ranks",
+    ("relative", "pearson"): "distance / norm",
+    ("relative", "spearman"): "distance / norm, ranks",
+}
+
+
+def control_table(correlations: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
+    """Correlations of trained models as text: a row per model and reading, a column per value and kind."""
+    trained = correlations[correlations["stage"] == "trained"]
+    rows = trained.assign(
+        model=[_run_title(titles, model, seed) for model, seed in zip(trained["model"], trained["seed"], strict=True)],
+        reading=[reading_name(*reading) for reading in zip(trained["centroid"], trained["matrix"], strict=True)],
+        column=[_COLUMNS[column] for column in zip(trained["value"], trained["kind"], strict=True)],
+        text=[signed(estimate) for estimate in trained["estimate"]],
+    )
+    names = ["model", "reading"]
+    wide = rows.pivot(index=names, columns="column", values="text").reindex(columns=list(_COLUMNS.values()))
+    return rows[names].drop_duplicates().merge(wide.astype(object).fillna("–").reset_index(), on=names)
+
+
+def _run_title(titles: Mapping[str, str], model: str, seed: int) -> str:
+    return titles.get(f"{model}@{seed}" if seed else model, model)
+
+
+def robustness(tables: Mapping[int, pd.DataFrame], controls: Mapping[str, str], titles: Mapping[str, str]) -> str:
+    """Which readings change their verdict with the cut-off of the rare tail, a list per model (Markdown)."""
+    outcomes: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for minimum, table in tables.items():
+        for verdict in frequent_tokens_confined(table, controls):
+            if verdict.estimate is not None:
+                places = outcomes.setdefault((verdict.model, verdict.reading), {})
+                places.setdefault(verdict.outcome.value, []).append(minimum)
+    lines: list[str] = []
+    for model in dict.fromkeys(model for model, _ in outcomes):
+        changing = [
+            f"- {reading}: " + "; ".join(f"{outcome} at {_listed(minima)}" for outcome, minima in places.items())
+            for (other, reading), places in outcomes.items()
+            if other == model and len(places) > 1
+        ]
+        if changing:
+            lines += [f"For {titles[model]} the cut-off decides under:", "", *changing, ""]
+        else:
+            lines += [f"For {titles[model]} no verdict depends on the cut-off.", ""]
+    return "\n".join(lines).strip()
+
+
+def _listed(minima: Sequence[int]) -> str:
+    return ", ".join(f"{minimum:,}" for minimum in minima)
+
+
+def norm_flips(correlations: pd.DataFrame, titles: Mapping[str, str]) -> str:
+    """One sentence on the readings whose correlation changes its sign when distances are divided by norms."""
+    trained = correlations[(correlations["stage"] == "trained") & (correlations["kind"] == "pearson")]
+    names = ["model", "seed", "centroid", "matrix"]
+    wide = trained.pivot(index=names, columns="value", values="estimate").dropna().reset_index()
+    flips = [
+        f"{_run_title(titles, row['model'], row['seed'])}, {reading_name(row['centroid'], row['matrix'])} "
+        f"({signed(row['distance'])} → {signed(row['relative'])})"
+        for row in wide[wide["distance"] * wide["relative"] < 0].to_dict("records")
+    ]
+    if not flips:
+        return "No reading changes its sign when distances are divided by norms."
+    return f"Readings that change their sign when distances are divided by norms: {'; '.join(flips)}."
+
+
+def count_outcomes(verdicts: Sequence[Verdict]) -> str:
+    """How many readings hold, fail and stay open, in one sentence."""
+    counts = Counter(verdict.outcome.value for verdict in verdicts)
+    parts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return (
+        f"**{len(verdicts)} readings of claim C1 on {len({verdict.model for verdict in verdicts})} models: {parts}.**"
+    )
+
+
+def disagreement(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
+    """One sentence a model on whether the readings agree in sign, computed from the verdicts."""
+    sentences = []
+    for model in dict.fromkeys(verdict.model for verdict in verdicts):
+        own = [verdict for verdict in verdicts if verdict.model == model and verdict.estimate is not None]
+        negative = [verdict.reading for verdict in own if verdict.high is not None and verdict.high < 0]
+        positive = [verdict.reading for verdict in own if verdict.low is not None and verdict.low > 0]
+        unclear = [verdict.reading for verdict in own if verdict.reading not in negative + positive]
+        parts = [
+            f"{label} under {' and '.join(readings)}"
+            for label, readings in (
+                ("negative", negative),
+                ("positive", positive),
+                ("not told apart from zero", unclear),
+            )
+            if readings
+        ]
+        if not own:
+            sentences.append(f"For {titles[model]} no reading applies.")
+        elif len(parts) == 1:
+            sentences.append(f"For {titles[model]} every reading agrees: the correlation is {parts[0]}.")
+        else:
+            sentences.append(f"For {titles[model]} the reading decides. The correlation is {'; '.join(parts)}.")
+    return " ".join(sentences)
