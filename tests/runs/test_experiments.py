@@ -65,6 +65,13 @@ def test_requests_carry_the_parameters_a_set_changes(tmp_path):
     assert experiments.get_set("s").all_models() == ["mini-pythia", "mini-pythia-shuffled"]
 
 
+def test_a_notebook_without_models_asks_nothing_of_any(tmp_path):
+    content = {"chapters": {"one": {}}, "sets": {"s": {"about": "", "notebooks": {"one": {}}}}}
+    experiments = load_experiments(project(tmp_path, content))
+    assert experiments.get_set("s").models("one") == experiments.get_set("s").all_models() == []
+    assert experiments.requests_of("s", "mini-pythia") == []
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -95,7 +95,7 @@ def test_the_notebook_measured_nothing_that_the_workflow_had_not(smoke_project):
     [
         ("book/index.md", "Revisiting", "Looking again at", {"site": 1}),
         ("notebooks/frequency-variance.ipynb", "You will learn", "You learn", {"notebook": 1, "site": 1}),
-        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 1, "site": 1}),
+        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 2, "site": 1}),
         ("experiments.yml", "occurrences: 4", "occurrences: 5", {"measure": 3, "notebook": 1, "site": 1}),
         (
             "src/anisotropy/studies/course.py",
