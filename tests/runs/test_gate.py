@@ -46,6 +46,15 @@ def test_a_whole_run_is_accepted_and_tidied(places):
     assert sorted(item.name for item in output.parent.iterdir()) == ["n.ipynb"]
 
 
+def test_relative_paths_are_the_callers(places, tmp_path, monkeypatch):
+    path, output, failed = places
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    write(path, "import os; print(os.getcwd())")
+    run_notebook(path, output, {}, failed)
+    assert texts(output)[0] == f"{tmp_path / 'elsewhere'}\n"
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

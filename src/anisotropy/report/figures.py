@@ -22,8 +22,9 @@ _DOTS_PER_INCH = 2 * _PAGE_PIXELS_PER_INCH
 FREQUENT, RARE = "#0072B2", "#D55E00"
 CONTROL, NULL, PAPER = "#6b6b6b", "#d9d9d9", "#009E73"
 INK, DOTS = "#222222", "#8a8a8a"
-MODELS = ("#CC79A7", "#E69F00", "#56B4E9", "#8B6BB1")
-MARKERS = ("o", "s", "D", "^")
+# For models and other kinds without a meaning of their own: blue and orange stay with frequent and rare.
+PALETTE = ("#CC79A7", "#E69F00", "#56B4E9", "#8B6BB1", "#8A6A00", "#444444")
+MARKERS = ("o", "s", "D", "^", "v", "P")
 
 _STYLE = {
     "figure.constrained_layout.use": True,

@@ -18,8 +18,8 @@ from anisotropy.report.figures import (
     FREQUENT,
     INK,
     MARKERS,
-    MODELS,
     NULL,
+    PALETTE,
     PAPER,
     RARE,
     WIDTH,
@@ -269,7 +269,7 @@ def _judged(rows: pd.DataFrame, controls: Mapping[str, str]) -> list[str]:
 
 
 def _colour(number: int) -> str:
-    return MODELS[number % len(MODELS)]
+    return PALETTE[number % len(PALETTE)]
 
 
 def _marker(number: int) -> str:

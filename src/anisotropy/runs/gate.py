@@ -82,7 +82,7 @@ def run_notebook(path: Path, output: Path, values: Mapping[str, Any], failed: Pa
                 str(temporary),
                 parameters=parameters,
                 progress_bar=sys.stderr.isatty(),
-                cwd=str(path.parent),
+                cwd=str(Path.cwd()),  # relative paths among the parameters are the caller's
                 execution_timeout=timeout,
                 extra_arguments=["--IPKernelApp.log_level=ERROR"],
             )
