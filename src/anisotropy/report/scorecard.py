@@ -10,9 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 import pandas as pd
 
 from anisotropy.errors import UserError
+from anisotropy.geometry.curvature import attenuation_slope
 from anisotropy.report.tables import signed
 
 
@@ -41,6 +43,8 @@ class Verdict:
         seeds: training seeds behind it.
         reason: why the rule says so, a clause that follows "because".
         near_paper: whether the estimate is near the printed value, where the claim has one.
+        quantity: what the estimate is, in a word or a symbol.
+        digits: decimals it is shown with.
     """
 
     claim: str
@@ -54,21 +58,24 @@ class Verdict:
     controls: tuple[tuple[str, float], ...] = ()
     seeds: int = 0
     near_paper: bool | None = None
+    quantity: str = "ρ"
+    digits: int = 2
 
     @property
     def interval(self) -> str:
         """Estimate and interval as text; ``–`` where there is none."""
         if self.estimate is None or self.low is None or self.high is None:
             return "–"
-        return f"{signed(self.estimate)} [{signed(self.low)}, {signed(self.high)}]"
+        estimate, low, high = (signed(value, self.digits) for value in (self.estimate, self.low, self.high))
+        return f"{estimate} [{low}, {high}]"
 
     def sentence(self, title: str) -> str:
         """The verdict in words, for a page; ``title`` is the model's name."""
         head = f"**{self.claim}, {title}, {self.reading}: {self.outcome.value}**"
         if self.estimate is None:
             return f"{head}, because {self.reason}."
-        runs = "one run" if self.seeds == 1 else f"{self.seeds} training seeds"
-        interval = f"ρ = {self.interval}, {runs}"
+        runs = {0: "", 1: ", one run"}.get(self.seeds, f", {self.seeds} training seeds")
+        interval = f"{self.quantity} = {self.interval}{runs}"
         paper = ""
         if self.near_paper is not None:
             paper = f"; this is {'near' if self.near_paper else 'not near'} the paper's {signed(C1_PRINTED, 1)}"
@@ -174,6 +181,69 @@ def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame], expected: S
         if (reference <= own["high"]).any():
             return Outcome.INCONCLUSIVE, f"the interval reaches the control ({name})"
     return Outcome.HOLDS, "frequent tokens are closer to their centroid than rare ones, and the controls do not show it"
+
+
+C7_SLOPE = 2.0
+C7_WITHIN = 0.05
+C7_ERRORS = 3.0
+# Largest κσ of section 1 of the methods, by density: the slope is fitted over the decade below it.
+C7_RANGES = {"half-normal": 0.2, "Beta(2, 5)": 0.5, "exponential": 0.1}
+
+
+def concentration_attenuates(table: pd.DataFrame) -> list[Verdict]:
+    """Claim C7: concentration attenuates the curvature bias as σ². It is an identity about a geodesic; no model.
+
+    The rule, per manifold, density and curvature: over scales with κσ up to :data:`C7_RANGES`, the slope of log bias
+    against log σ lies within 0.05 of 2, with its whole 95 % interval from Monte Carlo, and Monte Carlo agrees with the
+    bias from exact arcs within 3 standard errors, taken over all scales together. It fails if the interval lies wholly
+    outside 2 ± 0.05 or Monte Carlo disagrees. A density is judged in its range only.
+
+    Args:
+        table: what :func:`anisotropy.studies.curvature.bias_table` returned: columns ``manifold``, ``density``,
+            ``curvature`` (1/length), ``scale`` (length), ``exact``, ``estimate``, ``standard_error`` (ratios).
+
+    Returns:
+        One verdict per manifold, density and curvature, in the order of the table; ``model`` is the manifold's name.
+
+    Raises:
+        UserError: a column is missing.
+    """
+    needed = {"manifold", "density", "curvature", "scale", "exact", "estimate", "standard_error"}
+    if missing := needed - set(table.columns):
+        raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
+    groups = table.groupby(["manifold", "density", "curvature"], sort=False)
+    return [_attenuation(rows) for _, rows in groups]
+
+
+def _attenuation(rows: pd.DataFrame) -> Verdict:
+    manifold, density, curvature = rows[["manifold", "density", "curvature"]].iloc[0]
+    reading = f"{density}, κ = {curvature:g}"
+    if not curvature:
+        return Verdict("C7", manifold, reading, Outcome.NOT_APPLICABLE, "a straight direction has no bias to attenuate")
+    top = C7_RANGES.get(density)
+    if top is None:
+        return Verdict("C7", manifold, reading, Outcome.NOT_APPLICABLE, "the rule names no range for this density")
+    inside = rows[rows["scale"] * curvature <= top * (1 + 1e-9)]
+    if inside["scale"].nunique() < 3 or not (inside["estimate"] > 0).all():
+        return Verdict("C7", manifold, reading, Outcome.NOT_RUN, "three scales with a positive bias are needed")
+    slope = attenuation_slope(inside["scale"], inside["estimate"], inside["standard_error"])
+    # One comparison for all scales: with one for each, some would be 3 errors off by chance.
+    gap = float((inside["estimate"] / inside["exact"] - 1).mean())
+    error = float(np.sqrt(((inside["standard_error"] / inside["exact"]) ** 2).sum())) / len(inside)
+    errors = abs(gap) / error if error else (0.0 if gap == 0 else np.inf)
+    low, high = C7_SLOPE - C7_WITHIN, C7_SLOPE + C7_WITHIN
+    if errors > C7_ERRORS:
+        outcome, reason = Outcome.FAILS, f"Monte Carlo is {errors:.1f} standard errors from the exact arcs"
+    elif slope.high < low or slope.low > high:
+        outcome, reason = Outcome.FAILS, f"the slope lies outside {low:g} … {high:g}"
+    elif low <= slope.low and slope.high <= high:
+        outcome = Outcome.HOLDS
+        reason = f"the slope is 2 within {C7_WITHIN:g} and Monte Carlo agrees ({errors:.1f} standard errors)"
+    else:
+        outcome, reason = Outcome.INCONCLUSIVE, f"the interval reaches an end of {low:g} … {high:g}"
+    return Verdict(
+        "C7", manifold, reading, outcome, reason, slope.estimate, slope.low, slope.high, quantity="slope", digits=3
+    )
 
 
 def verdict_table(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> pd.DataFrame:
