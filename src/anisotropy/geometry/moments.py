@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
+_ROWS_AT_A_TIME = 8_192  # bounds the float64 copy; larger parts are not faster
+
 
 class Moments:
     """Count, mean and centred scatter of rows, in float64, updated and merged by the formulas of Chan et al. (1983).
@@ -69,12 +71,13 @@ class Moments:
         rows = rows.detach().reshape(-1, self.dimension)
         if not len(rows):
             return
-        rows = rows.to(self.mean.device).to(torch.float64)
-        mean = rows.mean(0)
-        if not torch.isfinite(mean).all():
+        if not torch.isfinite(rows.sum(0, dtype=torch.float32 if rows.device.type == "mps" else torch.float64)).all():
             raise ValueError("rows hold values that are not finite")
-        centred = rows - mean
-        self._add(len(rows), mean, centred.T @ centred)
+        for part in rows.split(_ROWS_AT_A_TIME):
+            wide = part.to(self.mean.device).to(torch.float64)
+            mean = wide.mean(0)
+            centred = wide - mean
+            self._add(len(wide), mean, centred.T @ centred)
 
     def _add(self, count: int, mean: torch.Tensor, centred_scatter: torch.Tensor) -> None:
         if len(mean) != self.dimension:
