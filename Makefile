@@ -24,7 +24,7 @@ book: $(READY)
 	@echo "The book: $(CURDIR)/_build/$(SET)/html/index.html"
 	@echo "In a browser: make serve$(if $(filter-out laptop,$(SET)), SET=$(SET))"
 
-## make test               the tests (about 5 minutes)
+## make test               the tests (about 8 minutes)
 test: $(READY)
 	@$(BIN)/python -m pytest
 
