@@ -113,9 +113,10 @@ def measure(
     keep_freed_memory()
     project = find_project()
     laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
+    experiments = load_experiments(project.root) if set_name else None
     for name in names:
-        if set_name:
-            requests = load_experiments(project.root).requests_of(set_name, name)
+        if experiments and set_name:
+            requests = experiments.requests_of(set_name, name)
         else:
             chosen = [study.strip() for study in studies.split(",")] if studies else list(STUDIES)
             requests = [(study, study_parameters(study)) for study in chosen]

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -133,6 +134,10 @@ class FolderSource:
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer beside the steps, else the one saved with the last step."""
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
         shared = self.folder / TOKENIZER
         return _load_tokenizer(str(shared if shared.is_dir() else self._folders[max(self._folders)]))
 
@@ -172,6 +177,10 @@ class HubSource:
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer of the final model; where that cannot be had, the one at the last checkpoint."""
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
         try:
             return _load_tokenizer((self.entry.tokenizer if self.entry else None) or self.repository)
         except UserError:

@@ -14,7 +14,7 @@ from anisotropy.errors import UserError
 from anisotropy.files import locked
 from anisotropy.models.catalogue import ModelName, parse_name
 from anisotropy.models.checkpoints import CheckpointRecord, Source, open_source, quiet_transformers, select_steps
-from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text
+from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
 from anisotropy.provenance import provenance, source_hash
 from anisotropy.runs.project import Project
 from anisotropy.studies.results import Collection, Key, ResultStore
@@ -176,8 +176,6 @@ class Laboratory:
 
     def text(self, source: Source) -> StudyText:
         """The study text under a model's own tokenizer; made once per tokenizer."""
-        from anisotropy.models.corpus import tokenizer_digest
-
         tokenizer = source.tokenizer()
         digest = tokenizer_digest(tokenizer)
         if digest not in self._texts:
