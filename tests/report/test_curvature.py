@@ -9,7 +9,7 @@ import pytest
 from anisotropy.geometry.curvature import uniform
 from anisotropy.report import curvature as pictures
 from anisotropy.report.figures import plt, style
-from anisotropy.report.scorecard import C7_RANGES, concentration_attenuates
+from anisotropy.report.rules.curvature import C7_RANGES, concentration_attenuates
 from anisotropy.studies import curvature
 
 TITLES = {"a": "Model A", "b": "Model B"}

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anisotropy.studies.course import checkpoint_weights
+from anisotropy.studies.course import checkpoint_weights, stage_steps
 
 steps = st.lists(st.integers(0, 10**6), min_size=1, max_size=30, unique=True).map(sorted)
 
@@ -37,3 +37,16 @@ def test_steps_must_increase(bad):
 def test_unknown_weighting():
     with pytest.raises(ValueError, match="'log'"):
         checkpoint_weights([1, 2], "log")
+
+
+def test_stages_are_the_first_and_the_last_three_tenths_without_step_0():
+    course = [0, 1, 30, 31, 69, 70, 100]
+    assert stage_steps(course, "early") == [1, 30]
+    assert stage_steps(course, "late") == [70, 100]
+    assert stage_steps([0], "late") == stage_steps([0], "early") == []
+    assert stage_steps([5], "late") == [5]
+
+
+def test_unknown_stage():
+    with pytest.raises(ValueError, match="'middle'"):
+        stage_steps([1, 2], "middle")

@@ -10,7 +10,7 @@ from anisotropy.geometry.curvature import uniform
 from anisotropy.geometry.curves import Ellipse, Parabola
 from anisotropy.geometry.manifolds import Circle, Sphere
 from anisotropy.geometry.surfaces import QuadraticGraph
-from anisotropy.report.scorecard import C7_RANGES
+from anisotropy.report.rules.curvature import C7_RANGES
 from anisotropy.studies import curvature
 
 

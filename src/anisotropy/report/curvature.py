@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from anisotropy.report.figures import CONTROL, FREQUENT, MARKERS, NULL, PALETTE, RARE, WIDTH, plt, stacked
-from anisotropy.report.scorecard import C7_SLOPE, C7_WITHIN, Outcome, Verdict
+from anisotropy.report.rules.curvature import C7_SLOPE, C7_WITHIN
+from anisotropy.report.scorecard import Outcome, Verdict
 from anisotropy.report.tables import signed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 
@@ -54,6 +54,26 @@ def stacked(panels: int, height: float = 2.1, share_x: bool = True) -> tuple[Fig
     """Panels one above the other, so that a phone can show them; ``height`` is one panel's, in inches."""
     figure, axes = plt.subplots(panels, 1, figsize=(WIDTH, height * panels + 0.3), sharex=share_x, squeeze=False)
     return figure, list(axes[:, 0])
+
+
+def model_colour(number: int) -> str:
+    """Colour of the model in this place of a page's list."""
+    return PALETTE[number % len(PALETTE)]
+
+
+def model_marker(number: int) -> str:
+    """Marker of the model in this place of a page's list, so that colour is never the only difference."""
+    return MARKERS[number % len(MARKERS)]
+
+
+def step_axis(axis: Axes, steps: Iterable[int]) -> None:
+    """A log axis of training steps on which step 0 has a place too; ticks at powers of a base that fits."""
+    axis.set_xscale("symlog", linthresh=1, linscale=0.4)
+    last = max([1, *steps])
+    base = next(base for base in (4, 10, 100, 1000) if base**6 > last)
+    ticks = [0, *(base**power for power in range(6) if base**power <= last)]
+    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axis.minorticks_off()
 
 
 def show(figure: Figure, alt: str) -> None:

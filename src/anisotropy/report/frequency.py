@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -17,16 +16,17 @@ from anisotropy.report.figures import (
     DOTS,
     FREQUENT,
     INK,
-    MARKERS,
     NULL,
-    PALETTE,
     PAPER,
     RARE,
     WIDTH,
+    model_colour,
+    model_marker,
     plt,
     stacked,
+    step_axis,
 )
-from anisotropy.report.scorecard import (
+from anisotropy.report.rules.frequency import (
     C1_PRINTED,
     C1_THRESHOLD,
     READINGS,
@@ -57,7 +57,7 @@ def draw_training(training: pd.DataFrame, titles: Mapping[str, str]) -> tuple[Fi
         axis.plot(rows["step"], rows["loss"], color=INK, marker="o", markersize=4)
         axis.axhline(unigram, color=CONTROL, linestyle="--")
         axis.set(title=titles[model], ylabel="loss (nats)")
-        step_axis(axis)
+        step_axis(axis, rows["step"])
         words.append(
             f"{titles[model]} goes from {rows['loss'].iloc[0]:.2f} to {rows['loss'].iloc[-1]:.2f} nats "
             f"(unigram {unigram:.2f})"
@@ -70,13 +70,6 @@ def draw_training(training: pd.DataFrame, titles: Mapping[str, str]) -> tuple[Fi
     )
     axes[-1].set_xlabel("training step (log scale)")
     return figure, f"Validation loss against training step, one panel per model: {'; '.join(words)}."
-
-
-def step_axis(axis: Axes) -> None:
-    """A log axis of steps on which step 0 has a place too."""
-    axis.set_xscale("symlog", linthresh=1, linscale=0.4)
-    axis.set_xticks([0, 1, 4, 16, 64, 256], ["0", "1", "4", "16", "64", "256"])
-    axis.minorticks_off()
 
 
 def draw_courses(
@@ -98,7 +91,7 @@ def draw_courses(
             for _, token in rows.groupby("token_id"):
                 axis.plot(token["step"], token["distance"], color=colour, marker=marker, markersize=3, alpha=0.75)
             means[group] = rows["distance"].mean()
-        step_axis(axis)
+        step_axis(axis, table["step"])
         axis.set(title=titles[model], ylabel="distance to own mean")
         closer = min(means, key=lambda group: means[group])
         words.append(
@@ -227,7 +220,7 @@ def draw_readings(
     for place, (centroid, matrix) in enumerate(READINGS):
         here = rows[(rows["centroid"] == centroid) & (rows["matrix"] == matrix)]
         for number, model in enumerate(models):
-            y, colour = place + (number - (len(models) - 1) / 2) * gap, _colour(number)
+            y, colour = place + (number - (len(models) - 1) / 2) * gap, model_colour(number)
             own = here[(here["model"] == model) & (here["stage"] == "trained")]
             references = {
                 "x": here[(here["model"] == controls.get(model)) & (here["stage"] == "trained")],
@@ -238,7 +231,7 @@ def draw_readings(
                     [y - gap / 2.4, y + gap / 2.4], row["null_low"], row["null_high"], color=NULL, linewidth=0
                 )
                 axis.plot([row["low"], row["high"]], [y, y], color=colour)
-                axis.plot(row["estimate"], y, _marker(number), color=colour, markersize=8, markeredgecolor="white")
+                axis.plot(row["estimate"], y, model_marker(number), color=colour, markersize=8, markeredgecolor="white")
                 words.append(f"{titles[model]}, {reading_name(centroid, matrix)} {signed(row['estimate'])}")
             for marker, reference in references.items():
                 axis.plot(
@@ -250,7 +243,7 @@ def draw_readings(
     axis.set_xlabel(f"← frequent closer      {kind.capitalize()} ρ      frequent further →")
     axis.tick_params(axis="y", length=0)
     handles: list[Artist] = [
-        Line2D([], [], color=_colour(number), marker=_marker(number), label=titles[model])
+        Line2D([], [], color=model_colour(number), marker=model_marker(number), label=titles[model])
         for number, model in enumerate(models)
     ]
     handles += [
@@ -266,14 +259,6 @@ def draw_readings(
 
 def _judged(rows: pd.DataFrame, controls: Mapping[str, str]) -> list[str]:
     return [model for model in dict.fromkeys(rows["model"]) if model not in set(controls.values())]
-
-
-def _colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
-
-
-def _marker(number: int) -> str:
-    return MARKERS[number % len(MARKERS)]
 
 
 def draw_cut_offs(
@@ -301,15 +286,15 @@ def draw_cut_offs(
         for number, model in enumerate(models):
             own = here[here["model"] == model].groupby("minimum")["estimate"].mean()
             control = here[here["model"] == controls.get(model)].groupby("minimum")["estimate"].mean()
-            axis.plot(own.index, own, color=_colour(number), marker=_marker(number), markersize=5)
-            axis.plot(control.index, control, color=_colour(number), linestyle="--")
+            axis.plot(own.index, own, color=model_colour(number), marker=model_marker(number), markersize=5)
+            axis.plot(control.index, control, color=model_colour(number), linestyle="--")
             if len(own):
                 ends = f"from {signed(own.iloc[0])} to {signed(own.iloc[-1])}"
                 words.append(f"{titles[model]}, {reading_name(centroid, matrix)} {ends}")
         axis.set(title=reading_name(centroid, matrix), ylabel="ρ", ylim=(-1, 1), xscale="log")
     axes[-1].set_xlabel("tokens that occur at least so often")
     handles = [
-        Line2D([], [], color=_colour(number), marker=_marker(number), label=titles[model])
+        Line2D([], [], color=model_colour(number), marker=model_marker(number), label=titles[model])
         for number, model in enumerate(models)
     ]
     handles.append(Line2D([], [], color=INK, linestyle="--", label="shuffled labels"))

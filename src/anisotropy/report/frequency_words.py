@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from anisotropy.report.scorecard import Verdict, frequent_tokens_confined, reading_name
+from anisotropy.report.rules.frequency import frequent_tokens_confined, reading_name
+from anisotropy.report.scorecard import Verdict
 from anisotropy.report.tables import signed
 
 _COLUMNS = {
@@ -75,15 +75,6 @@ def norm_flips(correlations: pd.DataFrame, titles: Mapping[str, str]) -> str:
     if not flips:
         return "No reading changes its sign when distances are divided by norms."
     return f"Readings that change their sign when distances are divided by norms: {'; '.join(flips)}."
-
-
-def count_outcomes(verdicts: Sequence[Verdict]) -> str:
-    """How many readings hold, fail and stay open, in one sentence."""
-    counts = Counter(verdict.outcome.value for verdict in verdicts)
-    parts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return (
-        f"**{len(verdicts)} readings of claim C1 on {len({verdict.model for verdict in verdicts})} models: {parts}.**"
-    )
 
 
 def disagreement(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:

@@ -35,3 +35,22 @@ def checkpoint_weights(steps: Sequence[int], weighting: Weighting = "step") -> n
     weights[:-1] += gaps / 2
     weights[1:] += gaps / 2
     return weights / weights.sum()
+
+
+Stage = Literal["early", "late"]
+
+
+def stage_steps(steps: Sequence[int], stage: Stage) -> list[int]:
+    """The steps of a part of training, [ours]: early is 0 < step ≤ 0.3 · last, late is step ≥ 0.7 · last.
+
+    Step 0 is a control and belongs to no stage; a course without any step after 0 has none.
+
+    Raises:
+        ValueError: another stage.
+    """
+    if stage not in ("early", "late"):
+        raise ValueError(f"unknown stage {stage!r}: expected 'early' or 'late'")
+    trained = [step for step in steps if step > 0]
+    if stage == "early":
+        return [step for step in trained if 10 * step <= 3 * max(steps)]
+    return [step for step in trained if 10 * step >= 7 * max(steps)]

@@ -8,7 +8,8 @@ import pytest
 
 from anisotropy.errors import UserError
 from anisotropy.geometry.curvature import beta, exponential, half_normal
-from anisotropy.report.scorecard import C7_RANGES, Outcome, concentration_attenuates
+from anisotropy.report.rules.curvature import C7_RANGES, concentration_attenuates
+from anisotropy.report.scorecard import Outcome
 from anisotropy.studies.curvature import bias_table
 
 
