@@ -78,7 +78,9 @@ def _readings(table: pd.DataFrame) -> list[tuple[str, tuple[str, str, str], pd.D
     if missing := _COLUMNS - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
     groups = table.groupby(["model", "gradient", "basis", "stage"], sort=False)
-    found = [(str(model), (gradient, basis, stage), rows) for (model, gradient, basis, stage), rows in groups]
+    found = [
+        (str(model), (str(gradient), str(basis), str(stage)), rows) for (model, gradient, basis, stage), rows in groups
+    ]
     models = list(dict.fromkeys(table["model"]))
     return sorted(found, key=lambda one: (models.index(one[0]), one[1] != PRIMARY))
 
