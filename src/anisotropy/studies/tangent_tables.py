@@ -76,8 +76,9 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
         ``quantity``, ``estimate``, ``low``, ``high`` (missing where there is no interval). Quantities:
 
         - ``energy_ratio``, ``energy_fraction``, ``variance_share``, ``p_energy_null``, ``p_energy_calibrated``;
-        - ``delta_isoscore_star_tangent_percent``, ``delta_isoscore_star_normal_percent``, ``delta_null``,
-          ``base_isoscore_star``, ``p_isoscore_sign``;
+        - ``delta_isoscore_star_tangent_percent``, ``delta_isoscore_star_normal_percent``, ``base_isoscore_star``,
+          ``p_isoscore_sign``;
+        - ``energy_ratio_null`` and ``delta_null``: of random bases, with the average of the checkpoints' 95 % intervals;
         - ``advantage over <control>``: log E_r minus the control's log E_r, for each of :data:`CONTROLS` that exists;
         - ``excess`` (ΔT − null), ``excess of untrained``, ``excess over untrained`` and ``tangent over normal``
           (ΔT − ΔN), in percentage points.
@@ -134,6 +135,9 @@ def _stage_rows(
     def number(name: str) -> tuple[float, float, float]:
         return float(average(cell.numbers[name] for cell in of_stage)), np.nan, np.nan
 
+    def ends(name: str) -> tuple[float, float]:
+        return number(f"{name}_low")[0], number(f"{name}_high")[0]
+
     log_ratio = average(cell.log_ratio for cell in of_stage)
     tangent = average(cell.tangent for cell in of_stage)
     normal = average(cell.normal for cell in of_stage)
@@ -145,7 +149,8 @@ def _stage_rows(
         "p_energy_calibrated": number("p_energy_calibrated"),
         "delta_isoscore_star_tangent_percent": with_interval(tangent),
         "delta_isoscore_star_normal_percent": with_interval(normal),
-        "delta_null": number("delta_null"),
+        "delta_null": (number("delta_null")[0], *ends("delta_null")),
+        "energy_ratio_null": (1.0, *np.exp(ends("log_ratio_null"))),
         "base_isoscore_star": number("base_isoscore_star"),
         "p_isoscore_sign": (sign_test(by_block).p_value, np.nan, np.nan),
         "excess": with_interval(excess),
