@@ -78,7 +78,7 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
         - ``energy_ratio``, ``energy_fraction``, ``variance_share``, ``p_energy_null``, ``p_energy_calibrated``;
         - ``delta_isoscore_star_tangent_percent``, ``delta_isoscore_star_normal_percent``, ``base_isoscore_star``,
           ``p_isoscore_sign``;
-        - ``energy_ratio_null`` and ``delta_null``: of random bases, with the average of the checkpoints' 95 % intervals;
+        - ``energy_ratio_null`` and ``delta_null``: of random bases, the ends averages of the checkpoints' 95 %;
         - ``advantage over <control>``: log E_r minus the control's log E_r, for each of :data:`CONTROLS` that exists;
         - ``excess`` (ΔT − null), ``excess of untrained``, ``excess over untrained`` and ``tangent over normal``
           (ΔT − ΔN), in percentage points.
