@@ -124,7 +124,8 @@ def p_values(courses: Mapping[str, pd.DataFrame], null_draws: int) -> str:
     calibrated = int((rows["p_energy_calibrated"] <= 1.001 / (null_draws + 1)).sum())
     return (
         f"On this page the paper's p is at its floor of 1/21 in {paper} of {len(rows)} cases, the calibrated one at "
-        f"its floor of 1/{null_draws + 1} in {calibrated}. A floor says that no draw was larger, not by how much; E_r does."
+        f"its floor of 1/{null_draws + 1} in {calibrated}. A floor says that no draw was as large, not by how much it "
+        "was missed; E_r does."
     )
 
 
@@ -139,8 +140,8 @@ def testing(stages: pd.DataFrame, verdicts: Sequence[Verdict]) -> str:
     chance = 1 - 0.975 ** sizes.max()
     return (
         f"One verdict on C2 looks at up to {sizes.max()} comparisons. If it asked for *some* probe and control, it "
-        f"would hold in {some.sum()} of {len(some)} readings, and in {chance:.0%} of readings with nothing to find (if the "
-        f"comparisons were independent). Asking for *all* of them, it holds in {holds} of {len(verdicts)}."
+        f"would hold in {some.sum()} of {len(some)} readings, and in {chance:.0%} of readings with nothing to find, "
+        f"were the comparisons independent. Asking for *all* of them, it holds in {holds} of {len(verdicts)}."
     ).replace("%", " %")
 
 

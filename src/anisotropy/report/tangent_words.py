@@ -139,7 +139,7 @@ def _range(values: Iterable[float]) -> str:
 
 def untrained_sentences(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
     """What the bases give before any training, an item per model (Markdown)."""
-    lines = []
+    lines, ahead = [], 0
     for model, table in courses.items():
         rows = table[(table["step"] == 0) & (table["gradient"] == "activation") & (table["basis"] != "semi_nmf")]
         if rows.empty or table["step"].nunique() < 2:
@@ -152,13 +152,15 @@ def untrained_sentences(courses: Mapping[str, pd.DataFrame], titles: Mapping[str
                 f"the {basis} basis gives {_range(here['energy_ratio'])} (above random bases at {above[basis]} of "
                 f"{len(here)} probes)"
             )
-        text = f"- **{titles[model]}**, step 0: {'; '.join(parts)}."
-        if above.get("early", 0) > above.get("own", 0):
-            text += (
-                " So this E_r is not something that training made. The early basis comes from *later* activations, "
-                "which had moved along early gradients by then: alignment can run from gradients to activations."
-            )
-        lines.append(text)
+        lines.append(f"- **{titles[model]}**, step 0: {'; '.join(parts)}.")
+        ahead += above.get("early", 0) > above.get("own", 0)
+    if ahead:
+        lines += [
+            "",
+            "Where the early basis alone is above chance, training did not make this alignment in the usual direction. "
+            "The basis comes from *later* activations, and by then activations may have moved along these very "
+            "gradients: alignment can run from gradients to activations as well.",
+        ]
     return "\n".join(lines)
 
 
@@ -214,24 +216,31 @@ def not_meant(stages: pd.DataFrame, gradient: str = "activation") -> str:
     )
 
 
+_AGAINST = {
+    "excess": "random directions",
+    "tangent over normal": "next variance",
+    "excess over untrained": "untrained",
+}
+
+
 def anisotropy_sentences(stages: pd.DataFrame, titles: Mapping[str, str], gradient: str = "activation") -> str:
     """Where the proxy carries the gradient's anisotropy, an item per model and stage (Markdown)."""
     lines = []
     for label, rows in by_model(stages):
         rows = rows[(rows["gradient"] == gradient) & (rows["basis"] == chosen_basis(rows))]
         for stage, here in rows.groupby("stage", sort=False):
-            parts = []
-            for quantity, name in (
-                ("excess", "removing random directions"),
-                ("tangent over normal", "removing the next-variance basis"),
-                ("excess over untrained", "the same in the untrained model"),
-            ):
-                found = here[here["quantity"] == quantity]
-                if len(found):
-                    parts.append(f"clearly above {name} at {_listed(found.loc[found['low'] > 0, 'probe'])}")
             excess = here.loc[here["quantity"] == "excess", "estimate"]
-            numbers = f"{signed(excess.min(), 0)} to {signed(excess.max(), 0)} %"
-            lines.append(f"- **{titles[label]}, {stage}**: ΔT − null is {numbers}; it is {', '.join(parts)}.")
+            missing: dict[str, list[str]] = {probe: [] for probe in here["probe"]}
+            for quantity, name in _AGAINST.items():
+                found = here[here["quantity"] == quantity]
+                for probe in found.loc[found["low"] <= 0, "probe"]:
+                    missing[probe].append(name)
+            passed = [probe for probe, names in missing.items() if not names]
+            text = f"ΔT − null is {signed(excess.min(), 0)} to {signed(excess.max(), 0)} %. "
+            text += f"Clearly above every comparison at {_listed(passed)}"
+            rest = [f"{probe} ({', '.join(names)})" for probe, names in missing.items() if names]
+            text += f"; not clearly above at {', '.join(rest)}." if rest else "."
+            lines.append(f"- **{titles[label]}, {stage}.** {text}")
     return "\n".join(lines)
 
 
@@ -337,18 +346,20 @@ def rank_sentences(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str]
     """At which ranks the proxy carries anisotropy beyond chance, an item per model (Markdown)."""
     lines = []
     for model, table in tables.items():
-        parts = []
+        above, best = [], []
         for probe, rows in table.groupby("probe", sort=False):
             good = list(rows.loc[rows["excess_low"] > 0, "rank"])
-            best = rows.sort_values("energy_ratio")["rank"].iloc[-1]
-            where = _ranks(good, len(rows)) if good else "at no rank"
-            parts.append(f"{probe} {where} (E_r is highest at rank {best})")
-        lines.append(f"- **{titles[model]}**: ΔT − null is clearly above 0 {'; '.join(parts)}.")
+            above.append(f"{probe} {_ranks(good, len(rows))}")
+            best.append(f"{rows.sort_values('energy_ratio')['rank'].iloc[-1]} at {probe}")
+        lines.append(
+            f"- **{titles[model]}.** Ranks at which ΔT − null is clearly above 0: {'; '.join(above)}. Rank with the "
+            f"highest E_r: {', '.join(best)}."
+        )
     return "\n".join(lines)
 
 
 def _ranks(good: Sequence[int], tried: int) -> str:
-    return "at every rank tried" if len(good) == tried else f"at rank {', '.join(map(str, good))}"
+    return "all" if len(good) == tried else ", ".join(map(str, good)) or "none"
 
 
 def primary_sentences(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
