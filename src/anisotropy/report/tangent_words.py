@@ -95,12 +95,12 @@ def sizes(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str], rank: 
     lines = []
     for model, table in courses.items():
         rows = table[table["gradient"] == "activation"]
-        d, blocks = int(rows["d"].max()), int(rows["blocks"].max())
+        d, blocks, steps = int(rows["d"].max()), int(rows["blocks"].max()), rows["step"].nunique()
         n = sorted({int(value) for value in rows["n"]})
         counted = f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}"
         lines.append(
             f"{titles[model]}: rank k = {rank} of d = {d} (k/d = {rank / d:.3f}), {counted} gradients in {blocks} "
-            f"blocks of documents at each of {rows['step'].nunique()} checkpoints."
+            f"blocks of documents at {f'each of {steps} checkpoints' if steps > 1 else 'one checkpoint'}."
         )
     return " ".join(lines)
 
@@ -200,19 +200,19 @@ def shuffled_sentences(stages: pd.DataFrame, titles: Mapping[str, str], gradient
 
 def not_meant(stages: pd.DataFrame, gradient: str = "activation") -> str:
     """What a failed comparison with shuffled labels does not mean, from the other controls."""
-    rows = stages[(stages["gradient"] == gradient) & (stages["stage"] != "only")]
-    rows = rows[rows["basis"] == chosen_basis(rows)] if len(rows) else rows
+    rows = pd.concat(
+        [here[(here["gradient"] == gradient) & (here["basis"] == chosen_basis(here))] for _, here in by_model(stages)]
+    )
     parts = []
     for control in CONTROLS:
         found = rows[rows["quantity"] == f"advantage over {control}"]
         if control != "shuffled labels" and len(found):
             parts.append(f"{control} at {int((found['low'] > 0).sum())} of {len(found)}")
     ratios = rows[rows["quantity"] == "energy_ratio"]
-    if ratios.empty:
-        return "No stage of training is here, so nothing more can be said."
     return (
-        f"It does not mean that there is no alignment. Over models, stages and probes, E_r lies clearly above 1 in "
-        f"{int((ratios['low'] > 1).sum())} of {len(ratios)} cases and clearly above these controls: {', '.join(parts)}."
+        "A comparison that fails does not mean that there is no alignment. Over models, stages and probes, E_r lies "
+        f"clearly above 1 in {int((ratios['low'] > 1).sum())} of {len(ratios)} cases, and clearly above these controls: "
+        f"{', '.join(parts)}."
     )
 
 
