@@ -211,8 +211,8 @@ def not_meant(stages: pd.DataFrame, gradient: str = "activation") -> str:
     ratios = rows[rows["quantity"] == "energy_ratio"]
     return (
         "A comparison that fails does not mean that there is no alignment. Over models, stages and probes, E_r lies "
-        f"clearly above 1 in {int((ratios['low'] > 1).sum())} of {len(ratios)} cases, and clearly above these controls: "
-        f"{', '.join(parts)}."
+        f"clearly above 1 in {int((ratios['low'] > 1).sum())} of {len(ratios)} cases, and clearly above these "
+        f"controls: {', '.join(parts)}."
     )
 
 

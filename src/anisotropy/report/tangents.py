@@ -34,7 +34,7 @@ _NAMES = {"energy_ratio": "E_r", "excess": "ΔT − null (%)"}
 # The weight reading and what imitates it without any signal: column, label, marker, colour.
 _WEIGHT = (
     ("energy_ratio", "weight gradient", "s", TANGENT),
-    ("energy_ratio_unpaired", "upstream gradients dealt out at random", "x", INK),
+    ("energy_ratio_unpaired", "upstream gradients dealt out at random", "x", PALETTE[1]),
     ("energy_ratio_noise", "noise for upstream gradients", "|", INK),
     ("energy_ratio_centred", "means taken out", "D", CONTROL),
 )
@@ -219,7 +219,7 @@ def draw_all_probes(
             bottom = min(table[f"{quantity}_low"].min() for table in chosen.values())
             axis.set_ylim(min(-12, 1.2 * bottom), max(12, 1.3 * top))
             axis.axhline(0, color=CONTROL, linewidth=0.8)
-            axis.set_ylabel("percent")
+            axis.set_ylabel("ΔT − null (%)")
         axis.set_title(probe)
     _steps(axes[-1], pd.concat([table["step"] for table in chosen.values()]))
     axes[-1].set_xlabel("training step (log scale)")
@@ -343,7 +343,7 @@ def draw_spectra(
 
     Args:
         spectra: by model, what :func:`anisotropy.studies.tangent_tables.spectrum_table` returned, with a column
-            ``step``; of the last checkpoint and, where there is one, of the untrained model.
+            ``step``; of the last checkpoint and, where there is another, of the first, dotted.
         titles: of the models.
         probe: which one.
         rank: the rank of the rest of the page, marked.
@@ -376,8 +376,10 @@ def draw_spectra(
     handles = [
         Line2D([], [], color=INK, label="gradient energy"),
         Line2D([], [], color=_ACTIVATIONS, label="activation variance"),
-        Line2D([], [], color=INK, linestyle=":", label="the same, untrained"),
         Line2D([], [], color=CONTROL, linewidth=1, label="isotropic"),
     ]
+    if first := {int(table["step"].min()) for table in spectra.values() if table["step"].nunique() > 1}:
+        steps = " or ".join(f"{step:,}" for step in sorted(first))
+        handles.append(Line2D([], [], color=INK, linestyle=":", label=f"the same at step {steps}"))
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure, f"Cumulated shares over principal directions at {probe}: {'; '.join(words)}."
