@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +20,10 @@ def lines_of(table):
     return {line["quantity"]: line for line in table.to_dict("records")}
 
 
+def plain(cell):
+    return re.sub(r"<br><small[^>]*>(.*)</small>", r" \1", cell)
+
+
 def test_table_one_has_stages_as_blocks_probes_as_columns_and_bold_effects():
     both = pd.concat([stages(), stages(stage="late", energy_ratio=(120.0, 99.0, 140.0))])
     other = stages(excess=(3.0, 2.0, 4.0))
@@ -27,16 +33,16 @@ def test_table_one_has_stages_as_blocks_probes_as_columns_and_bold_effects():
     assert early["quantity"].iloc[0] == "<b>EARLY</b>"
     assert late["quantity"].iloc[0] == "<b>LATE</b>"
     found = lines_of(early)
-    assert found["E_r"]["T1_in*"] == "<b>5.00</b><br>[4.00, 6.00]"
+    assert plain(found["E_r"]["T1_in*"]) == "<b>5.00</b> [4.00, 6.00]"
     assert found["E_r, random bases"]["Tm"] == "0.80 to 1.25"
     assert found["p, the paper's"]["Tm"] == "0.048"
     assert found["p, ΔT > ΔN"]["Tm"] == "< 0.001"
-    assert found["ΔN (%)"]["Tl"] == "<b>−2.0</b><br>[−3.0, −1.0]"
-    assert found["Δ null (%)"]["Tl"] == "−1.0<br>[−2.0, 0.0]"
-    assert found["ΔT − null (%), ζ = 0"]["Tl"] == "<b>+9.0</b><br>[+8.0, +10.0]"
-    assert found["ΔT − null (%), ζ = 0.2"]["Tl"] == "<b>+3.0</b><br>[+2.0, +4.0]"
+    assert plain(found["ΔN (%)"]["Tl"]) == "<b>−2.0</b> [−3.0, −1.0]"
+    assert plain(found["Δ null (%)"]["Tl"]) == "−1.0 [−2.0, 0.0]"
+    assert plain(found["ΔT − null (%), ζ = 0"]["Tl"]) == "<b>+9.0</b> [+8.0, +10]"
+    assert plain(found["ΔT − null (%), ζ = 0.2"]["Tl"]) == "<b>+3.0</b> [+2.0, +4.0]"
     assert found["e_T / variance share"]["Tl"] == "0.75"
-    assert lines_of(late)["E_r"]["Tm"] == "<b>120</b><br>[99.0, 140]"
+    assert plain(lines_of(late)["E_r"]["Tm"]) == "<b>120</b> [99.0, 140]"
 
 
 def test_table_one_marks_what_was_not_measured():
@@ -128,7 +134,7 @@ def test_seeds_of_one_model_have_lines_of_their_own():
 @pytest.mark.parametrize(("share", "phrase"), [(0.9, "it is built in"), (0.1, "not merely built in")])
 def test_the_unpaired_control_says_how_much_is_built_in(share, phrase):
     table = course((2.0, 2, 9, 10), basis="own", gradient="weight", energy_ratio_unpaired=10 * share)
-    text = words.readings_sentences({"a": table}, TITLES)
+    text = doubts.readings_sentences({"a": table}, TITLES)
     assert phrase in text
     assert f"which is {100 * share:.0f} % of it" in text
 
@@ -136,8 +142,8 @@ def test_the_unpaired_control_says_how_much_is_built_in(share, phrase):
 def test_readings_that_differ_between_probes_or_lack_a_weight():
     table = course((2.0, 2, 9, 10), basis="own", gradient="weight")
     table.loc[table["probe"] == "Tl", "energy_ratio_unpaired"] = 1.0
-    assert "at others not" in words.readings_sentences({"a": table}, TITLES)
-    assert "no weight reading" in words.readings_sentences({"a": course((1.0, 1, 1, 1))}, TITLES)
+    assert "at others not" in doubts.readings_sentences({"a": table}, TITLES)
+    assert "no weight reading" in doubts.readings_sentences({"a": course((1.0, 1, 1, 1))}, TITLES)
 
 
 def test_gradients_may_be_more_or_less_concentrated_than_activations():
@@ -174,6 +180,16 @@ def test_the_primary_reading_is_said_or_said_to_be_missing():
     text = words.primary_sentences(verdicts, TITLES)
     assert "**C2, Model A, activation gradient, early basis, early: holds**" in text
     assert "Model B: the primary reading (activation gradient, early basis, early) is not among these" in text
+
+
+def test_the_grid_has_outcomes_by_reading_and_stars_the_primary_one():
+    table = pd.concat(
+        [stages(), stages(stage="late", advantage__over__untrained=LOW), stages("b", basis="own", stage="only")]
+    )
+    grid = words.verdict_grid(gradients_concentrate(table), TITLES).set_index("reading")
+    assert list(grid.columns) == ["Model A, early", "Model A, late", "Model B, only"]
+    assert list(grid.loc["activation gradient, early basis"]) == ["holds*", "fails", "–"]
+    assert list(grid.loc["activation gradient, own basis"]) == ["–", "–", "holds"]
 
 
 # What could fool us.

@@ -10,7 +10,39 @@ import pandas as pd
 from anisotropy.report.rules.tangents import PRIMARY
 from anisotropy.report.scorecard import Verdict
 from anisotropy.report.tables import signed
+from anisotropy.report.tangent_words import between
 from anisotropy.studies.tangent_tables import CONTROLS
+
+
+def readings_sentences(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str], basis: str = "own") -> str:
+    """How much of the weight reading's E_r the unpaired control gives, an item per model (Markdown)."""
+    lines = []
+    for model, table in courses.items():
+        rows = table[
+            (table["gradient"] == "weight") & (table["basis"] == basis) & (table["step"] == table["step"].max())
+        ]
+        if rows.empty:
+            lines.append(f"- **{titles[model]}**: no weight reading, the first maps behind its probes are not known.")
+            continue
+        share = rows["energy_ratio_unpaired"] / rows["energy_ratio"]
+        text = (
+            f"- **{titles[model]}**, last checkpoint: E_r of weight gradients is {between(rows['energy_ratio'])}; with "
+            f"upstream gradients dealt out at random {between(rows['energy_ratio_unpaired'])}, which is "
+            f"{_percent(share)} of it"
+        )
+        if share.min() >= 0.5:
+            text += ". Most of it is there without any match of inputs with gradients: it is built in."
+        elif share.max() < 0.5:
+            text += ". Most of it needs the match of inputs with gradients: it is not merely built in."
+        else:
+            text += ". At some probes most of it is built in, at others not."
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def _percent(shares: Sequence[float] | pd.Series) -> str:
+    low, high = (f"{100 * value:.0f}" for value in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def base_point(

@@ -85,9 +85,9 @@ def _cell(row: Mapping[Any, Any], kind: str) -> str:
     if kind == "ratio":
         texts = [f"{value:#.3g}" if value < 99.5 else short(value) for value in (estimate, low, high)]
     else:
-        texts = [signed(value, 0 if abs(value) >= 99.5 else 1) for value in (estimate, low, high)]
+        texts = [signed(value, 0 if abs(value) >= 9.95 else 1) for value in (estimate, low, high)]
     first = texts[0] if kind == "null" else f"<b>{texts[0]}</b>"
-    return f"{first}<br>[{texts[1]}, {texts[2]}]"
+    return f'{first}<br><small style="white-space: nowrap">[{texts[1]}, {texts[2]}]</small>'
 
 
 def sizes(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str], rank: int) -> str:
@@ -123,16 +123,17 @@ def course_sentences(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, s
 def _of_basis(rows: pd.DataFrame) -> str:
     first, last = rows["step"].min(), rows["step"].max()
     tops = rows.loc[rows.groupby("probe", sort=False)["energy_ratio"].idxmax()]
-    start = f"At step {first} E_r is {_range(rows.loc[rows['step'] == first, 'energy_ratio'])}"
+    start = f"At step {first} E_r is {between(rows.loc[rows['step'] == first, 'energy_ratio'])}"
     peaks = ", ".join(
         f"{short(value)} at {probe} (step {step})"
         for value, probe, step in zip(tops["energy_ratio"], tops["probe"], tops["step"], strict=True)
     )
-    end = _range(rows.loc[rows["step"] == last, "energy_ratio"])
+    end = between(rows.loc[rows["step"] == last, "energy_ratio"])
     return f"{start}. Its highest values: {peaks}. At step {last} it is {end}."
 
 
-def _range(values: Iterable[float]) -> str:
+def between(values: Iterable[float]) -> str:
+    """The smallest and the largest of some numbers, in words."""
     low, high = min(values := list(values)), max(values)
     return short(low) if short(low) == short(high) else f"{short(low)} to {short(high)}"
 
@@ -149,7 +150,7 @@ def untrained_sentences(courses: Mapping[str, pd.DataFrame], titles: Mapping[str
         for basis, here in rows.groupby("basis", sort=False):
             above[basis] = int((here["energy_ratio_low"] > here["energy_ratio_null_high"]).sum())
             parts.append(
-                f"the {basis} basis gives {_range(here['energy_ratio'])} (above random bases at {above[basis]} of "
+                f"the {basis} basis gives {between(here['energy_ratio'])} (above random bases at {above[basis]} of "
                 f"{len(here)} probes)"
             )
         lines.append(f"- **{titles[model]}**, step 0: {'; '.join(parts)}.")
@@ -176,7 +177,7 @@ def shuffled_sentences(stages: pd.DataFrame, titles: Mapping[str, str], gradient
             reached, ahead = reached + int(as_high.sum()), ahead + int(higher.sum())
             ratio = np.exp(-found["estimate"])
             parts.append(
-                f"{stage}, shuffled labels give {_range(ratio)} times the E_r of true ones: as high or higher at "
+                f"{stage}, shuffled labels give {between(ratio)} times the E_r of true ones: as high or higher at "
                 f"{_listed(found.loc[as_high, 'probe'])}, clearly lower at {_listed(found.loc[higher, 'probe'])}"
             )
         lines.append(f"- **{titles[label]}**: {'; '.join(parts)}.")
@@ -259,7 +260,7 @@ def against_variance(stages: pd.DataFrame, titles: Mapping[str, str]) -> str:
         else:
             text = f"gradients are more concentrated in it than activations in {more} of {len(wide)} cases"
         lines.append(
-            f"{titles[label]}: the proxy holds {_range(energy)} of the gradient energy and {_range(variance)} of the "
+            f"{titles[label]}: the proxy holds {between(energy)} of the gradient energy and {between(variance)} of the "
             f"variance of held-out activations; {text}."
         )
     return " ".join(lines)
@@ -293,39 +294,10 @@ def bases_sentence(stages: pd.DataFrame, titles: Mapping[str, str]) -> str:
             end = "the early basis has aged"
         else:
             end = "it has not aged" if (ratio >= 1).all() else "it has aged at some probes only"
-        lines.append(f"{titles[label]}, late: the early basis has {_range(ratio)} times the E_r of the own one; {end}.")
-    return " ".join(lines)
-
-
-def readings_sentences(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str], basis: str = "own") -> str:
-    """How much of the weight reading's E_r the unpaired control gives, an item per model (Markdown)."""
-    lines = []
-    for model, table in courses.items():
-        rows = table[
-            (table["gradient"] == "weight") & (table["basis"] == basis) & (table["step"] == table["step"].max())
-        ]
-        if rows.empty:
-            lines.append(f"- **{titles[model]}**: no weight reading, the first maps behind its probes are not known.")
-            continue
-        share = rows["energy_ratio_unpaired"] / rows["energy_ratio"]
-        text = (
-            f"- **{titles[model]}**, last checkpoint: E_r of weight gradients is {_range(rows['energy_ratio'])}; with "
-            f"upstream gradients dealt out at random {_range(rows['energy_ratio_unpaired'])}, which is "
-            f"{_percent(share)} of it"
+        lines.append(
+            f"{titles[label]}, late: the early basis has {between(ratio)} times the E_r of the own one; {end}."
         )
-        if share.min() >= 0.5:
-            text += ". Most of it is there without any match of inputs with gradients: it is built in."
-        elif share.max() < 0.5:
-            text += ". Most of it needs the match of inputs with gradients: it is not merely built in."
-        else:
-            text += ". At some probes most of it is built in, at others not."
-        lines.append(text)
-    return "\n".join(lines)
-
-
-def _percent(shares: Sequence[float] | pd.Series) -> str:
-    low, high = (f"{100 * value:.0f}" for value in (min(shares), max(shares)))
-    return f"{low} %" if low == high else f"{low} to {high} %"
+    return " ".join(lines)
 
 
 def spectrum_sentences(spectra: Mapping[str, pd.DataFrame], titles: Mapping[str, str], probe: str, rank: int) -> str:
@@ -372,3 +344,14 @@ def primary_sentences(verdicts: Sequence[Verdict], titles: Mapping[str, str]) ->
         else:
             lines.append(f"- {titles[model]}: the primary reading ({reading_name(*PRIMARY)}) is not among these.")
     return "\n".join(["Under the primary reading:", "", *lines])
+
+
+def verdict_grid(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> pd.DataFrame:
+    """Outcomes at a glance: a row per gradient and basis, a column per model and stage, the primary reading starred."""
+    rows: dict[str, dict[str, str]] = {}
+    for verdict in verdicts:
+        name, _, stage = verdict.reading.rpartition(", ")
+        star = "*" if verdict.reading == reading_name(*PRIMARY) else ""
+        row = rows.setdefault(name, {"reading": name})
+        row[f"{titles[verdict.model]}, {stage}"] = f"{verdict.outcome.value}{star}"
+    return pd.DataFrame(rows.values()).fillna("–")
