@@ -107,6 +107,10 @@ def test_what_a_failure_does_not_mean_counts_the_other_controls():
     assert "untrained at 4 of 4" in text
     weak = words.not_meant(stages(energy_ratio=(1.0, 0.9, 1.1)))
     assert "above 1 in 0 of 4 cases" in weak
+    assert "residual stream" not in weak
+    assert "(T1_in, T1_out, Tm, Tl), the directions belong to the residual stream" in words.not_meant(
+        stages(advantage__over__other__probe=LOW)
+    )
 
 
 def test_anisotropy_names_the_comparison_that_stands_in_the_way():

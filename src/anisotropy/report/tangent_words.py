@@ -210,10 +210,15 @@ def not_meant(stages: pd.DataFrame, gradient: str = "activation") -> str:
         if control != "shuffled labels" and len(found):
             parts.append(f"{control} at {int((found['low'] > 0).sum())} of {len(found)}")
     ratios = rows[rows["quantity"] == "energy_ratio"]
+    elsewhere = rows[(rows["quantity"] == "advantage over other probe") & (rows["estimate"] <= 0)]
+    shared = (
+        f" Where the basis of another probe does as well ({_listed(elsewhere['probe'])}), the directions belong to the "
+        "residual stream, which all probes share, more than to one place in it."
+    )
     return (
         "A comparison that fails does not mean that there is no alignment. Over models, stages and probes, E_r lies "
         f"clearly above 1 in {int((ratios['low'] > 1).sum())} of {len(ratios)} cases, and clearly above these "
-        f"controls: {', '.join(parts)}."
+        f"controls: {', '.join(parts)}.{shared if len(elsewhere) else ''}"
     )
 
 
