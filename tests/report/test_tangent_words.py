@@ -213,13 +213,13 @@ def test_the_base_point_may_change_a_verdict_or_not():
 
 def test_means_of_weight_gradients():
     table = course((1.0, 1, 1, 4), gradient="weight")
-    assert "0.5 to 0.5 times" in doubts.centred_weights({"a": table}, TITLES)
+    assert "0.5 times as large" in doubts.centred_weights({"a": table}, TITLES)
     assert "No weight reading" in doubts.centred_weights({"a": course((1.0, 1, 1, 4))}, TITLES)
 
 
 def test_the_early_basis_is_held_against_the_untrained_model():
     text = doubts.early_basis(stages(advantage__over__untrained=(np.log(3), 0.9, 1.3)))
-    assert "3 to 3 times" in text
+    assert "is 3 times that" in text
     assert "in 4 of 4 cases" in text
     assert "in 0 of 4 cases" in doubts.early_basis(stages(advantage__over__untrained=(0.1, -0.1, 0.3)))
     assert "no shared early basis" in doubts.early_basis(stages(basis="own"))

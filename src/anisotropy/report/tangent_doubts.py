@@ -82,7 +82,7 @@ def centred_weights(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, st
         factor = rows["energy_ratio_centred"] / rows["energy_ratio"]
         lines.append(
             f"{titles[model]}: without the means of inputs and upstream gradients, E_r of the weight reading is "
-            f"{factor.min():.2g} to {factor.max():.2g} times as large."
+            f"{between(factor)} times as large."
         )
     return " ".join(lines) or "No weight reading was measured."
 
@@ -99,7 +99,7 @@ def early_basis(stages: pd.DataFrame) -> str:
     times = np.exp(rows["estimate"])
     clear = int((rows["low"] > 0).sum())
     return (
-        f"E_r in training is {times.min():.2g} to {times.max():.2g} times that of the untrained model under the same "
+        f"E_r in training is {between(times)} times that of the untrained model under the same "
         f"basis, clearly above it in {clear} of {len(rows)} cases. That ratio, not E_r alone, is what training added."
     )
 

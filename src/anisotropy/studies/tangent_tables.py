@@ -69,7 +69,8 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
     """Table 1: early and late averages with intervals, nulls and the advantage over each control.
 
     Ratios are averaged on the log scale, everything else as it is, checkpoints weighted by ``choices.weighting``. A
-    model with one checkpoint has the single stage ``only``.
+    model with one checkpoint has the single stage ``only``. A stage whose checkpoints are not all in ``found`` is left
+    out.
 
     Returns:
         Columns ``model``, ``seed`` (of training), ``gradient``, ``basis``, ``stage``, ``probe``, ``rank``,
@@ -86,8 +87,11 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
     base, _, training_seed = course.label.partition("@")
     rows = []
     for (gradient, basis, probe), here in _grouped(found).items():
-        untrained = here.get(0) if len(here) > 1 else None
-        for stage, steps in _stages(list(here)).items():
+        untrained = here.get(0) if len(course.steps) > 1 else None
+        # Stages of the whole course: cells of a few checkpoints alone would make up stages of their own.
+        for stage, steps in _stages(course.steps).items():
+            if not here.keys() >= set(steps):
+                continue
             weights = checkpoint_weights(steps, choices.weighting)
             stage_rows = _stage_rows([here[step] for step in steps], weights, untrained, choices.draws)
             for quantity, (estimate, low, high) in stage_rows.items():
