@@ -167,14 +167,14 @@ def _stage_rows(
 def rank_table(course: Course, choices: Choices, ranks: Sequence[int], basis: Basis, stage: str) -> pd.DataFrame:
     """E_r and ΔT − null of the activation reading against the rank, averaged over a stage.
 
-    Ranks that do not fit the model are left out.
+    Ranks that do not fit the model are left out; a stage that the model does not have gives an empty table.
 
     Returns:
         Columns ``rank``, ``probe``, ``energy_ratio``, ``excess`` and their ``…_low`` and ``…_high``.
     """
     steps = _stages(course.steps).get(stage, [])
     rows = []
-    for rank in (rank for rank in ranks if rank < course.dimension() / 2):
+    for rank in (rank for rank in ranks if steps and rank < course.dimension() / 2):
         at_rank = choices.model_copy(update={"rank": rank})
         table = stage_table(course, cells(course, at_rank, ["activation"], [basis], steps), at_rank)
         for probe, here in table[table["stage"] == stage].groupby("probe", sort=False):

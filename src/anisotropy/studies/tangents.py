@@ -119,6 +119,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
             continue
         weights = {(probe, role): _WeightGradient() for probe in readers for role in ("gradient", "shuffled")}
         unpaired = {probe: _WeightGradient() for probe in readers}
+        dealer = np.random.default_rng([parameters.seed, number])
         for (found, wrong), within in passes(inputs, labels, shuffled(labels, parameters.seed + number)):
             loss += (found.loss or 0.0) * found.positions
             positions += found.positions
@@ -129,7 +130,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
                     tally.add(f"{probe}.activation.{role}", number, gradients)
                 for probe in readers:
                     weights[probe, role].add(one.reader_inputs[probe][:within], one.reader_gradients[probe][:within])
-            order = np.random.default_rng([parameters.seed, number]).permutation(within * usable)
+            order = dealer.permutation(min(within, len(found.activations[probes[0]])) * usable)
             for probe in readers:
                 unpaired[probe].add(found.reader_inputs[probe][:within], found.reader_gradients[probe][:within], order)
         for (probe, role), weight in weights.items():
