@@ -151,6 +151,11 @@ class Session(Page):
                 display(Markdown(f"**Note.** {note}."))
         return found
 
+    def kept(self, study: str, **parameters: Any) -> dict[str, list[Collection]]:
+        """Collections of models that are not on this page but were measured or imported before, by label."""
+        found = self._laboratory.kept(study, study_parameters(study, parameters))
+        return {label: collections for label, collections in found.items() if label not in self._names}
+
     def training(self) -> pd.DataFrame:
         """Validation loss of models pretrained here: ``model``, ``step``, ``loss``, ``unigram`` (nats)."""
         rows = [
