@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,6 @@ from anisotropy.studies.results import Collection
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-# transformers asks for notebook widgets on import; pages show no progress bars.
-warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 class Page:

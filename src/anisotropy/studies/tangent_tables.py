@@ -14,8 +14,9 @@ from anisotropy.studies.course import checkpoint_weights, stage_steps
 from anisotropy.studies.results import Collection
 from anisotropy.studies.tangent_bases import Basis, Course
 from anisotropy.studies.tangent_cells import Cell, Choices, Vector, cells
-from anisotropy.studies.tangents import Gradient
+from anisotropy.studies.tangents import GRADIENTS, Gradient
 
+_STAGE_COLUMNS = ["model", "seed", "gradient", "basis", "stage", "probe", "rank", "quantity", "estimate", "low", "high"]
 CONTROLS = ("untrained", "shuffled labels", "other probe", "next variance")
 
 
@@ -105,7 +106,7 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
                         "high": high,
                     }
                 )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=_STAGE_COLUMNS)
 
 
 def _grouped(found: Sequence[Cell]) -> dict[tuple[Gradient, Basis, str], dict[int, Cell]]:
@@ -211,13 +212,20 @@ def spectrum_table(course: Course, step: int, gradient: Gradient = "activation")
 
 
 def summarise(
-    collections: Mapping[str, Sequence[Collection]], choices: Choices
+    collections: Mapping[str, Sequence[Collection]],
+    choices: Choices,
+    gradients: Sequence[Gradient] = GRADIENTS,
+    bases: Sequence[Basis] | None = None,
 ) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
-    """The course of every model by label, and the stage tables of all in one; see :func:`course_table`."""
+    """The course of every model by label, and the stage tables of all in one.
+
+    Arguments are those of :func:`anisotropy.studies.tangent_cells.cells`, results those of :func:`course_table` and
+    :func:`stage_table`. A model for which none of ``bases`` exists has an empty course and no stages.
+    """
     courses, stages = {}, []
     for label, of_model in collections.items():
         course = Course(of_model, choices.weighting, choices.seed)
-        found = cells(course, choices)
+        found = cells(course, choices, gradients, bases)
         courses[label] = course_table(found, choices.draws)
         stages.append(stage_table(course, found, choices))
     return courses, pd.concat(stages, ignore_index=True)
