@@ -22,7 +22,7 @@ __all__ = ["left_out_shares", "subspace_shares"]
 Array = NDArray[np.float64]
 _ROWS_AT_A_TIME = 256  # 256 rows of 128 to 768 values stay in a core's cache
 _ITERATIONS = 60  # a few are enough; bisection, where it must help out, needs more
-_CLOSE = 1e-9  # convergence is quadratic: after a relative step of this size the next one is below rounding
+_CLOSE = 1e-7  # convergence is quadratic: after a relative step of this size the next one is below rounding
 _SMALLEST = 1e-10  # smaller components of z than this share of its length are raised to it
 
 
@@ -116,21 +116,23 @@ def _root_differences(values: Array, squares: Array, i: int) -> Array:
     base = np.where(upper[:, None], values - values[i], values - values[i + 1])
     low, high = np.where(upper, -gap / 2, 0.0), np.where(upper, 0.0, gap / 2)
     offset = np.where(upper, -gap / 2, gap / 2)
+    parts = np.zeros((len(values), 2))
+    parts[: i + 1, 0] = parts[i + 1 :, 1] = 1
     differences = base - offset[:, None]
     for _ in range(_ITERATIONS):
-        terms = squares / differences
+        inverse = 1 / differences
+        terms = squares * inverse
         value = 1 - terms.sum(1)
-        terms /= differences
-        above, below = terms[:, : i + 1].sum(1), terms[:, i + 1 :].sum(1)
+        terms *= inverse
+        above, below = (terms @ parts).T
         # f is decreasing: where it is positive the root lies higher.
         low, high = np.where(value > 0, offset, low), np.where(value > 0, high, offset)
-        step = _rational_step(value, above, below, differences[:, i], differences[:, i + 1])
-        new = offset + step
+        new = offset + _rational_step(value, above, below, differences[:, i], differences[:, i + 1])
         inside = (new >= low) & (new <= high) & (new != 0)
         new = np.where(inside, new, (low + high) / 2)
         moved = np.abs(new - offset) > _CLOSE * np.abs(new)
         offset = new
-        differences = base - offset[:, None]
+        np.subtract(base, offset[:, None], out=differences)
         if not moved.any():
             break
     return differences

@@ -41,7 +41,6 @@ from anisotropy.studies.results import Collection
 NAME = "updates"
 READINGS = ("corrected", "left out only", "w removed only", "naive")
 Basis = Literal["start", "untrained", "random"]
-Update = Literal["measured", "decay"]
 Array = NDArray[np.float64]
 
 # An update whose part off w is smaller than this share of ‖w‖ has no direction that float32 rows could tell: each step
@@ -58,7 +57,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_tokens: int = Field(2_048, ge=10)
+    max_tokens: int = Field(1_536, ge=10)
 
 
 def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> dict[str, np.ndarray]:
@@ -67,7 +66,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     Returns:
         ``token_ids`` and ``counts`` (m,), ``tokens_counted`` (1,); for each matrix (``output`` only where untied)
         ``…_rows`` (m, d) float32, ``…_count`` (1,), ``…_mean`` (d,) and ``…_scatter`` (d, d), centred, float64. For
-        128,256 × 2,048 and 2,048 tokens that is 50 MB a matrix, whatever the size of the vocabulary.
+        128,256 × 2,048 that is 46 MB a matrix, whatever the size of the vocabulary.
     """
     tokens = study_tokens(text.counts, parameters.max_tokens)
     arrays = {
@@ -127,7 +126,6 @@ def pair_enrichments(
     ranks: Sequence[int] = (16,),
     lag: int = 1,
     basis: Basis = "start",
-    update: Update = "measured",
     minimum_count: int = 1,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -139,14 +137,15 @@ def pair_enrichments(
             :data:`READINGS` are returned, for the others ``corrected`` only.
         lag: how many checkpoints a pair is apart.
         basis: where the subspaces come from: the pair's ``start``; as controls, the ``untrained`` matrix of step 0 (no
-            pairs if it is missing) or ``random`` directions. Controls come in the ``corrected`` reading only.
-        update: ``decay`` puts −w in the place of every update, as pure weight decay would.
+            pairs if it is missing) or ``random`` directions. Controls come in the ``corrected`` reading only, and for
+            pairs of a stage only.
         minimum_count: leave out tokens that occur less often.
         seed: of the random directions.
 
     Returns:
-        Columns ``matrix``, ``start``, ``end`` (steps), ``stage``, ``basis``, ``reading``, ``rank``, ``token_id``,
-        ``count``, ``log10_frequency``; and, relative to chance, ``tangent``, ``normal`` (next directions, of what lies
+        Columns ``matrix``, ``start``, ``end`` (steps), ``stage``, ``basis``, ``update`` (``measured``, or ``decay``: −w
+        in the place of every update, as pure weight decay would), ``reading``, ``rank``, ``token_id``, ``count``,
+        ``log10_frequency``; and, relative to chance, ``tangent``, ``normal`` (next directions, of what lies
         outside the tangent subspace), ``normal_of_all`` (of the whole update) and ``complement`` (the mean over random
         directions outside the tangent subspace, of the whole update); ``spread`` is the standard deviation of
         ``tangent`` for an update of random direction. An update that is zero has missing values.
@@ -158,7 +157,7 @@ def pair_enrichments(
     frames = []
     for pair in checkpoint_pairs(collections, lag):
         source = {"start": pair.start, "untrained": collections[0], "random": pair.start}[basis]
-        if basis == "untrained" and source.step != 0:
+        if basis != "start" and ((source.step > 0 and basis == "untrained") or pair.stage not in _STAGES):
             continue
         keep = pair.start.arrays["counts"] >= minimum_count
         for matrix in matrices(pair.start):
@@ -168,13 +167,14 @@ def pair_enrichments(
                 "count": pair.start.arrays["counts"][keep],
                 "log10_frequency": np.log10(pair.start.arrays["counts"][keep] / pair.start.arrays["tokens_counted"][0]),
             }
-            for reading, rank, values in _readings(pair, source, matrix, ranks, basis, update, keep, seed):
+            for update, reading, rank, values in _readings(pair, source, matrix, ranks, basis, keep, seed):
                 labels: dict[str, Any] = {
                     "matrix": matrix,
                     "start": pair.start.step,
                     "end": pair.end.step,
                     "stage": pair.stage,
                     "basis": basis,
+                    "update": update,
                     "reading": reading,
                     "rank": rank,
                 }
@@ -182,7 +182,9 @@ def pair_enrichments(
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_PAIR_COLUMNS)
 
 
-_LABELS = ["matrix", "start", "end", "stage", "basis", "reading", "rank"]
+_LABELS = ["matrix", "start", "end", "stage", "basis", "update", "reading", "rank"]
+_STAGES = ("early", "late")
+_GROUPS = ["matrix", "stage", "basis", "update", "reading", "rank"]
 _TOKEN = ["token_id", "count", "log10_frequency"]
 _VALUES = ["tangent", "normal", "normal_of_all", "complement", "spread"]
 _PAIR_COLUMNS = [*_LABELS, *_TOKEN, *_VALUES]
@@ -203,31 +205,33 @@ def _readings(
     matrix: str,
     ranks: Sequence[int],
     basis: Basis,
-    update: Update,
     keep: np.ndarray,
     seed: int,
-) -> Iterator[tuple[str, int, dict[str, Array]]]:
+) -> Iterator[tuple[str, str, int, dict[str, Array]]]:
     w = pair.start.arrays[f"{matrix}_rows"][keep].astype(np.float64)
-    dw = -w if update == "decay" else pair.end.arrays[f"{matrix}_rows"][keep] - w
+    dw = pair.end.arrays[f"{matrix}_rows"][keep] - w
     off = remove_component(dw, w)
-    wanted = 2 * max(ranks)
-    main = ranks[0]
+    dimension, main, wanted = w.shape[1], ranks[0], 2 * max(ranks)
     if basis == "random":
-        shares = [subspace_shares(vectors, _random_basis(w.shape[1], wanted, seed)) for vectors in (off, w)]
-        yield from (("corrected", rank, _enrichments(shares[0], rank, w.shape[1], shares[1])) for rank in ranks)
-        return
-    count, mean, scatter = (source.arrays[f"{matrix}_{name}"] for name in ("count", "mean", "scatter"))
-    own = source.arrays[f"{matrix}_rows"][keep]
-    vectors = [off, w, dw] if basis == "start" else [off, w]
-    left_out = left_out_shares(int(count[0]), mean, scatter, own, vectors, wanted)
+        of_off, of_w = (subspace_shares(vectors, _random_basis(dimension, wanted, seed)) for vectors in (off, w))
+    else:
+        count, mean, scatter = (source.arrays[f"{matrix}_{name}"] for name in ("count", "mean", "scatter"))
+        own = source.arrays[f"{matrix}_rows"][keep]
+        of_off, of_w, of_dw = left_out_shares(int(count[0]), mean, scatter, own, [off, w, dw], wanted)
     for rank in ranks:
-        yield "corrected", rank, _enrichments(left_out[0], rank, w.shape[1], left_out[1])
-    if basis == "start":
-        everything = principal_basis(scatter, 2 * main).numpy()
-        off_shares, w_shares, dw_shares = (subspace_shares(vectors, everything) for vectors in (off, w, dw))
-        yield "left out only", main, _enrichments(left_out[2], main, w.shape[1])
-        yield "w removed only", main, _enrichments(off_shares, main, w.shape[1], w_shares)
-        yield "naive", main, _enrichments(dw_shares, main, w.shape[1])
+        yield "measured", "corrected", rank, _enrichments(of_off, rank, dimension, of_w)
+    if basis != "start":
+        return
+    everything = principal_basis(scatter, 2 * main).numpy()
+    all_off, all_w, all_dw = (subspace_shares(vectors, everything) for vectors in (off, w, dw))
+    yield "measured", "left out only", main, _enrichments(of_dw, main, dimension)
+    yield "measured", "w removed only", main, _enrichments(all_off, main, dimension, all_w)
+    yield "measured", "naive", main, _enrichments(all_dw, main, dimension)
+    # −w has the shares of w; with the component along w removed nothing is left of it.
+    nothing = subspace_shares(remove_component(-w, w), everything)
+    yield "decay", "corrected", main, _enrichments(nothing, main, dimension, of_w)
+    yield "decay", "left out only", main, _enrichments(of_w, main, dimension)
+    yield "decay", "naive", main, _enrichments(all_w, main, dimension)
 
 
 def remove_component(dw: Array, w: Array) -> Array:
@@ -287,12 +291,12 @@ def stage_averages(pairs: pd.DataFrame, weighting: Weighting = "step") -> pd.Dat
             part in its average.
 
     Returns:
-        Columns ``matrix``, ``stage``, ``basis``, ``reading``, ``rank``, ``token_id``, ``count``, ``log10_frequency``,
-        ``group`` (1 the rarest quarter of the tokens … 4 the most frequent), ``tangent``, ``normal``,
-        ``normal_of_all``, ``complement``, ``spread``. A token that never moved has missing values.
+        Columns ``matrix``, ``stage``, ``basis``, ``update``, ``reading``, ``rank``, ``token_id``, ``count``,
+        ``log10_frequency``, ``group`` (1 the rarest quarter of the tokens … 4 the most frequent), ``tangent``,
+        ``normal``, ``normal_of_all``, ``complement``, ``spread``. A token that never moved has missing values.
     """
-    rows = pairs[pairs["stage"].isin(["early", "late"])]
-    names = ["matrix", "stage", "basis", "reading", "rank", *_TOKEN]
+    rows = pairs[pairs["stage"].isin(_STAGES)]
+    names = [*_GROUPS, *_TOKEN]
     weights = (rows["end"] - rows["start"]).astype(float) if weighting == "step" else pd.Series(1.0, index=rows.index)
     parts = rows[names].copy()
     for value in _VALUES:
@@ -323,7 +327,7 @@ def courses(pairs: pd.DataFrame) -> pd.DataFrame:
     Returns:
         Columns ``matrix``, ``start``, ``end``, ``group`` (1 or 4), ``tangent``, ``normal``, ``n`` (tokens that moved).
     """
-    rows = pairs[(pairs["reading"] == "corrected") & (pairs["basis"] == "start")]
+    rows = pairs[(pairs["reading"] == "corrected") & (pairs["basis"] == "start") & (pairs["update"] == "measured")]
     rows = rows[rows["rank"] == pairs["rank"].iloc[0]] if len(pairs) else rows
     rows = rows.assign(group=rarity_groups(rows["count"].to_numpy(), rows["token_id"].to_numpy()))
     groups = rows[rows["group"].isin([1, 4])].groupby(["matrix", "start", "end", "group"], as_index=False)
@@ -342,29 +346,30 @@ def summarise(tokens: Mapping[str, pd.DataFrame], *, draws: int = 999, seed: int
         seed: of the shuffles.
 
     Returns:
-        Columns ``model``, ``seed`` (of training), ``matrix``, ``stage``, ``basis``, ``reading``, ``rank``; ``estimate``
-        (Spearman's ρ), ``low``, ``high`` (95 %), ``null_low``, ``null_high``, ``p_value``; ``n`` tokens with a value
-        and ``missing`` without; means ``tangent``, ``normal``, ``normal_of_all``, ``complement``, with ``normal_low``
-        and ``normal_high`` (90 %). Fewer than four tokens give missing values.
+        Columns ``model``, ``seed`` (of training), ``matrix``, ``stage``, ``basis``, ``update``, ``reading``, ``rank``;
+        ``estimate`` (Spearman's ρ), ``low``, ``high`` (95 %), and for measured updates in the ``start`` basis
+        ``null_low``, ``null_high``, ``p_value``; ``n`` tokens with a value and ``missing`` without; the means
+        ``tangent``, ``normal`` with ``normal_low`` and ``normal_high`` (90 %), ``normal_of_all``, ``complement``.
+        Fewer than four tokens give missing values.
     """
     rows = []
     for label, table in tokens.items():
         base, _, training_seed = label.partition("@")
-        groups = table.groupby(["matrix", "stage", "basis", "reading", "rank"], sort=False)
-        for key, group in groups:
-            labels = dict(zip(("matrix", "stage", "basis", "reading", "rank"), key, strict=True))
-            found = summarise_tokens(group, draws=draws, seed=seed)
+        for key, group in table.groupby(_GROUPS, sort=False):
+            labels = dict(zip(_GROUPS, key, strict=True))
+            wants_null = (labels["basis"], labels["update"], labels["reading"]) == ("start", "measured", "corrected")
+            found = summarise_tokens(group, draws=draws if wants_null else 0, seed=seed)
             rows.append({"model": base, "seed": int(training_seed or 0), **labels, **found})
     return pd.DataFrame(rows, columns=_SUMMARY_COLUMNS)
 
 
 _STATISTICS = ["estimate", "low", "high", "null_low", "null_high", "p_value", "n", "missing", "tangent"]
 _STATISTICS += ["normal", "normal_low", "normal_high", "normal_of_all", "complement"]
-_SUMMARY_COLUMNS = ["model", "seed", "matrix", "stage", "basis", "reading", "rank", *_STATISTICS]
+_SUMMARY_COLUMNS = ["model", "seed", *_GROUPS, *_STATISTICS]
 
 
 def summarise_tokens(tokens: pd.DataFrame, *, draws: int = 999, seed: int = 0) -> dict[str, float]:
-    """The numbers of :func:`summarise` for one table of tokens: ``log10_frequency``, ``tangent``, ``normal``, …"""
+    """The numbers of :func:`summarise` for one table of tokens; without a null for ``draws`` 0."""
     usable = tokens.dropna(subset=["tangent"])
     found: dict[str, float] = dict.fromkeys(_STATISTICS, np.nan)
     found |= {"n": len(usable), "missing": len(tokens) - len(usable)}
@@ -379,7 +384,7 @@ def summarise_tokens(tokens: pd.DataFrame, *, draws: int = 999, seed: int = 0) -
     x, y = (usable[name].rank().to_numpy() for name in ("log10_frequency", "tangent"))
     result = correlation(x, y, "spearman")
     found |= {"estimate": result.estimate, "low": result.low, "high": result.high}
-    if np.isfinite(result.estimate):
+    if draws and np.isfinite(result.estimate):
         null = permutation_null(_pearson, x, y, draws, seed)
         found |= {"null_low": null.low, "null_high": null.high, "p_value": null.p_value}
     return found
