@@ -92,7 +92,8 @@ def _leading_energies(values: Array, z: Array, vectors: Sequence[Array], rank: i
     # Without zeros in z and without ties every interval between neighbouring values holds exactly one eigenvalue;
     # raising what is tiny disturbs the scatter by less than float64 resolves in it.
     length = np.sqrt(np.einsum("nd,nd->n", z, z))[:, None]
-    z = np.where(np.abs(z) < _SMALLEST * length, _SMALLEST * np.where(length > 0, length, 1e-150), z)
+    least = np.maximum(_SMALLEST * length, 1e-12 * np.sqrt(values[0]))
+    z = np.where(np.abs(z) < least, least, z)
     apart = 16 * np.finfo(np.float64).eps * values[0]
     values = values + apart * np.arange(len(values))[::-1]
     found = [np.empty((len(z), rank)) for _ in vectors]
