@@ -147,8 +147,8 @@ def pair_enrichments(
         in the place of every update, as pure weight decay would), ``reading``, ``rank``, ``token_id``, ``count``,
         ``log10_frequency``; and, relative to chance, ``tangent``, ``normal`` (next directions, of what lies
         outside the tangent subspace), ``normal_of_all`` (of the whole update) and ``complement`` (the mean over random
-        directions outside the tangent subspace, of the whole update); ``spread`` is the standard deviation of
-        ``tangent`` for an update of random direction. An update that is zero has missing values.
+        directions outside the tangent subspace, of the whole update); ``spread`` and ``normal_spread`` are the
+        standard deviations of ``tangent`` and ``normal`` for an update of random direction. An update that is zero has missing values.
 
     Raises:
         UserError: a rank or lag that does not fit.
@@ -186,7 +186,7 @@ _LABELS = ["matrix", "start", "end", "stage", "basis", "update", "reading", "ran
 _STAGES = ("early", "late")
 _GROUPS = ["matrix", "stage", "basis", "update", "reading", "rank"]
 _TOKEN = ["token_id", "count", "log10_frequency"]
-_VALUES = ["tangent", "normal", "normal_of_all", "complement", "spread"]
+_VALUES = ["tangent", "normal", "normal_of_all", "complement", "spread", "normal_spread"]
 _PAIR_COLUMNS = [*_LABELS, *_TOKEN, *_VALUES]
 
 
@@ -268,6 +268,7 @@ def _enrichments(shares: Array, rank: int, dimension: int, of_w: Array | None = 
         "normal_of_all": following / chance_next,
         "complement": (1 - inside) / (1 - chance),
         "spread": np.where(np.isnan(inside), np.nan, _spread(rank, taken, room)),
+        "normal_spread": np.where(np.isnan(inside), np.nan, _spread(rank, np.zeros_like(room), room - rank)),
     }
 
 
@@ -293,7 +294,7 @@ def stage_averages(pairs: pd.DataFrame, weighting: Weighting = "step") -> pd.Dat
     Returns:
         Columns ``matrix``, ``stage``, ``basis``, ``update``, ``reading``, ``rank``, ``token_id``, ``count``,
         ``log10_frequency``, ``group`` (1 the rarest quarter of the tokens … 4 the most frequent), ``tangent``,
-        ``normal``, ``normal_of_all``, ``complement``, ``spread``. A token that never moved has missing values.
+        ``normal``, ``normal_of_all``, ``complement``, ``spread``, ``normal_spread``. A token that never moved has missing values.
     """
     rows = pairs[pairs["stage"].isin(_STAGES)]
     names = [*_GROUPS, *_TOKEN]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -29,7 +29,11 @@ def reading_name(matrix: str, stage: str) -> str:
 
 
 def frequent_updates_most_tangent(
-    table: pd.DataFrame, controls: Mapping[str, str], rank: int, stage: Stage = "early"
+    table: pd.DataFrame,
+    controls: Mapping[str, str],
+    rank: int,
+    stage: Stage = "early",
+    models: Sequence[str] = (),
 ) -> list[Verdict]:
     """Claim C4: the more frequent a token, the more tangent its update; normal directions get what chance gives.
 
@@ -51,9 +55,10 @@ def frequent_updates_most_tangent(
         controls: name of the shuffled-label run by model, as in the table's ``model`` column.
         rank: of the tangent subspace.
         stage: ``"early"`` or, to be shown beside it, ``"late"``.
+        models: to be judged even where the table has no rows of theirs, since one checkpoint gives no updates.
 
     Returns:
-        A verdict per model and matrix, models in the order of the table, controls left out.
+        A verdict per model and matrix, models as given and then in the order of the table, controls left out.
 
     Raises:
         UserError: a column is missing.
@@ -62,7 +67,7 @@ def frequent_updates_most_tangent(
     needed |= {"normal", "normal_low", "normal_high"}
     if missing := needed - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
-    models = [model for model in dict.fromkeys(table["model"]) if model not in set(controls.values())]
+    models = [model for model in dict.fromkeys([*models, *table["model"]]) if model not in set(controls.values())]
     chosen = (table["reading"] == "corrected") & (table["update"] == "measured")
     rows = table[chosen & (table["rank"] == rank) & (table["stage"] == stage)]
     return [_judge(rows, model, controls.get(model), matrix, stage) for model in models for matrix in MATRICES]
