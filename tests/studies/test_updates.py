@@ -222,7 +222,7 @@ def test_control_bases_know_nothing_of_the_planted_directions(basis, rows):
     inside[:, :RANK] = noise()[:, :RANK]
     flat = np.random.default_rng(8).normal(size=(V, D))
     collections = [collection(0, flat), *run(inside, inside, steps=(1, 2, 100))]
-    found = updates.pair_enrichments(collections, ranks=[RANK], basis=basis)
+    found = updates.pair_enrichments(collections, ranks=[RANK], bases=[basis])
     assert set(found["stage"]) <= {"early", "late"}
     assert set(found["reading"]) == {"corrected"}
     trained = only(updates.pair_enrichments(collections, ranks=[RANK]), start=1)["tangent"].mean()
@@ -230,7 +230,7 @@ def test_control_bases_know_nothing_of_the_planted_directions(basis, rows):
 
 
 def test_the_untrained_basis_needs_step_zero():
-    assert updates.pair_enrichments(run(noise(), steps=(1, 2)), ranks=[RANK], basis="untrained").empty
+    assert updates.pair_enrichments(run(noise(), steps=(1, 2)), ranks=[RANK], bases=["untrained"]).empty
 
 
 def test_one_checkpoint_has_no_updates():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ _READING_COLUMNS = {
 }
 
 
-def _title(titles: Mapping[str, str], model: str, seed: int) -> str:
+def _title(titles: Mapping[str, str], model: Any, seed: Any) -> str:
     return titles.get(f"{model}@{seed}" if seed else model, model)
 
 
@@ -41,7 +42,7 @@ def reading_table(summary: pd.DataFrame, titles: Mapping[str, str], rank: int) -
         found = group.set_index(["reading", "update"])
         row: dict[str, object] = {"model": _title(titles, model, seed), "matrix": matrix, "stage": stage}
         for key, column in _READING_COLUMNS.items():
-            estimate = found["estimate"].get(key, np.nan)
+            estimate = float(found["estimate"].get(key, np.nan))
             row[f"{column} (ρ)"] = "–" if np.isnan(estimate) else signed(estimate)
         row["tokens without a direction of their own"] = int(found["missing"].get(("corrected", "measured"), 0))
         rows.append(row)
@@ -54,10 +55,10 @@ def effect_of_corrections(summary: pd.DataFrame, titles: Mapping[str, str], rank
     here = summary[(summary["basis"] == "start") & (summary["rank"] == rank) & (summary["stage"] == stage)]
     here = here[here["update"] == "measured"]
     for (model, seed, matrix), group in here.groupby(["model", "seed", "matrix"], sort=False):
-        found = group.set_index("reading")
-        if set(READINGS) - set(found.index) or found.loc[["naive", "corrected"], "estimate"].isna().any():
+        found: dict[str, Any] = {str(row["reading"]): row for row in group.to_dict("records")}
+        if set(READINGS) - set(found) or any(np.isnan(found[name]["estimate"]) for name in READINGS):
             continue
-        naive, corrected = found.loc["naive"], found.loc["corrected"]
+        naive, corrected = found["naive"], found["corrected"]
         change = f"from {signed(naive['estimate'])} to {signed(corrected['estimate'])}"
         if naive["low"] > 0 > corrected["high"] or naive["high"] < 0 < corrected["low"]:
             verb = f"turn the sign of the correlation, {change}"
@@ -65,7 +66,7 @@ def effect_of_corrections(summary: pd.DataFrame, titles: Mapping[str, str], rank
             verb = f"leave nothing of the correlation that could be told from zero, {change}"
         else:
             verb = f"take the correlation {change}"
-        alone = {name: abs(found.loc[name, "estimate"] - naive["estimate"]) for name in READINGS[1:3]}
+        alone = {name: abs(found[name]["estimate"] - naive["estimate"]) for name in READINGS[1:3]}
         larger = max(alone, key=lambda name: alone[name])
         what = {"left out only": "leaving the token out", "w removed only": "removing the component along w"}[larger]
         sentences.append(

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import product
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -125,7 +126,7 @@ def pair_enrichments(
     *,
     ranks: Sequence[int] = (16,),
     lag: int = 1,
-    basis: Basis = "start",
+    bases: Sequence[Basis] = ("start",),
     minimum_count: int = 1,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -136,9 +137,9 @@ def pair_enrichments(
         ranks: of the tangent subspace, each at most half the dimension; the first one is the main one, for which all
             :data:`READINGS` are returned, for the others ``corrected`` only.
         lag: how many checkpoints a pair is apart.
-        basis: where the subspaces come from: the pair's ``start``; as controls, the ``untrained`` matrix of step 0 (no
-            pairs if it is missing) or ``random`` directions. Controls come in the ``corrected`` reading only, and for
-            pairs of a stage only.
+        bases: where the subspaces come from: the pair's ``start``; as controls, the ``untrained`` matrix of step 0
+            (nothing if it is missing) or ``random`` directions. Controls come at the main rank, in the ``corrected``
+            reading, and for pairs of a stage only.
         minimum_count: leave out tokens that occur less often.
         seed: of the random directions.
 
@@ -148,37 +149,28 @@ def pair_enrichments(
         ``log10_frequency``; and, relative to chance, ``tangent``, ``normal`` (next directions, of what lies
         outside the tangent subspace), ``normal_of_all`` (of the whole update) and ``complement`` (the mean over random
         directions outside the tangent subspace, of the whole update); ``spread`` and ``normal_spread`` are the
-        standard deviations of ``tangent`` and ``normal`` for an update of random direction. An update that is zero has missing values.
+        standard deviations of ``tangent`` and ``normal`` for an update of random direction. An update that is zero has
+        missing values.
 
     Raises:
         UserError: a rank or lag that does not fit.
     """
     ranks = list(dict.fromkeys(ranks))
     frames = []
-    for pair in checkpoint_pairs(collections, lag):
-        source = {"start": pair.start, "untrained": collections[0], "random": pair.start}[basis]
-        if basis != "start" and ((source.step > 0 and basis == "untrained") or pair.stage not in _STAGES):
+    for basis, pair in product(bases, checkpoint_pairs(collections, lag)):
+        source = collections[0] if basis == "untrained" else pair.start
+        if basis != "start" and (pair.stage not in _STAGES or (basis == "untrained" and source.step > 0)):
             continue
         keep = pair.start.arrays["counts"] >= minimum_count
+        token_ids, counts = (pair.start.arrays[name][keep] for name in ("token_ids", "counts"))
+        frequency = np.log10(counts / pair.start.arrays["tokens_counted"][0])
+        about = {"token_id": token_ids, "count": counts, "log10_frequency": frequency}
         for matrix in matrices(pair.start):
             _check_ranks(ranks, pair.start.arrays[f"{matrix}_mean"].size)
-            about = {
-                "token_id": pair.start.arrays["token_ids"][keep],
-                "count": pair.start.arrays["counts"][keep],
-                "log10_frequency": np.log10(pair.start.arrays["counts"][keep] / pair.start.arrays["tokens_counted"][0]),
-            }
-            for update, reading, rank, values in _readings(pair, source, matrix, ranks, basis, keep, seed):
-                labels: dict[str, Any] = {
-                    "matrix": matrix,
-                    "start": pair.start.step,
-                    "end": pair.end.step,
-                    "stage": pair.stage,
-                    "basis": basis,
-                    "update": update,
-                    "reading": reading,
-                    "rank": rank,
-                }
-                frames.append(pd.DataFrame({**labels, **about, **values}))
+            wanted = ranks if basis == "start" else ranks[:1]
+            for update, reading, rank, values in _readings(pair, source, matrix, wanted, basis, keep, seed):
+                labels = (matrix, pair.start.step, pair.end.step, pair.stage, basis, update, reading, rank)
+                frames.append(pd.DataFrame({**dict(zip(_LABELS, labels, strict=True)), **about, **values}))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_PAIR_COLUMNS)
 
 
@@ -294,7 +286,8 @@ def stage_averages(pairs: pd.DataFrame, weighting: Weighting = "step") -> pd.Dat
     Returns:
         Columns ``matrix``, ``stage``, ``basis``, ``update``, ``reading``, ``rank``, ``token_id``, ``count``,
         ``log10_frequency``, ``group`` (1 the rarest quarter of the tokens … 4 the most frequent), ``tangent``,
-        ``normal``, ``normal_of_all``, ``complement``, ``spread``, ``normal_spread``. A token that never moved has missing values.
+        ``normal``, ``normal_of_all``, ``complement``, ``spread``, ``normal_spread``. A token that never moved has
+        missing values.
     """
     rows = pairs[pairs["stage"].isin(_STAGES)]
     names = [*_GROUPS, *_TOKEN]

@@ -37,7 +37,7 @@ def judge(*rows, stage="early", matrix="input", controls=CONTROLS) -> Verdict:
 
 def test_holds_above_threshold_and_controls_with_normal_at_chance():
     verdict = judge(
-        row(), row("shuffled", 0.1), row(estimate=0.0, basis="untrained"), row(estimate=0.01, basis="random")
+        row(), row("shuffled", 0.1), row(estimate=0.0, bases=["untrained"]), row(estimate=0.01, basis="random")
     )
     assert verdict.outcome is Outcome.HOLDS
     names = [name for name, _ in verdict.controls]
@@ -176,9 +176,7 @@ def still(random, rows):
 def verdict_of(of_model, shuffled=None, bases=("start",)):
     labels = {"model": of_model} | ({"shuffled": shuffled} if shuffled else {})
     tokens = {
-        label: updates.stage_averages(
-            pd.concat([updates.pair_enrichments(found, ranks=[RANK], basis=basis) for basis in bases])
-        )
+        label: updates.stage_averages(updates.pair_enrichments(found, ranks=[RANK], bases=bases))
         for label, found in labels.items()
     }
     table = updates.summarise(tokens, draws=20)
@@ -210,7 +208,7 @@ def test_shuffled_labels_that_show_it_reject_it():
 
 
 def test_random_bases_are_rejected():
-    table = updates.pair_enrichments(collections(growing), ranks=[RANK], basis="random", seed=3)
+    table = updates.pair_enrichments(collections(growing), ranks=[RANK], bases=["random"], seed=3)
     rows = updates.summarise({"model": updates.stage_averages(table.assign(basis="start"))}, draws=20)
     shuffled = pd.DataFrame([row("shuffled", 0.0, rank=RANK)])
     verdict = frequent_updates_most_tangent(pd.concat([rows, shuffled]), CONTROLS, RANK)[0]
