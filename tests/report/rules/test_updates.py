@@ -37,7 +37,7 @@ def judge(*rows, stage="early", matrix="input", controls=CONTROLS) -> Verdict:
 
 def test_holds_above_threshold_and_controls_with_normal_at_chance():
     verdict = judge(
-        row(), row("shuffled", 0.1), row(estimate=0.0, bases=["untrained"]), row(estimate=0.01, basis="random")
+        row(), row("shuffled", 0.1), row(estimate=0.0, basis="untrained"), row(estimate=0.01, basis="random")
     )
     assert verdict.outcome is Outcome.HOLDS
     names = [name for name, _ in verdict.controls]
