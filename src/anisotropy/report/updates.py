@@ -57,7 +57,7 @@ def select(
 def running(rows: pd.DataFrame, value: str, at_least: int = 20) -> pd.DataFrame:
     """Median and quartiles of a value in a window that moves over the tokens from rare to frequent.
 
-    The window holds a twelfth of the tokens, and at least ``at_least``; near the ends it is shorter.
+    The window holds one token in 24, and at least ``at_least``; near the ends it is shorter.
 
     Returns:
         Columns ``log10_frequency`` (median of the window), ``low``, ``median``, ``high``, for up to 60 places; empty
@@ -67,7 +67,7 @@ def running(rows: pd.DataFrame, value: str, at_least: int = 20) -> pd.DataFrame:
     if len(ordered) < at_least:
         return pd.DataFrame(columns=["log10_frequency", "low", "median", "high"])
     window = ordered[["log10_frequency", value]].rolling(
-        max(at_least, len(ordered) // 12), center=True, min_periods=at_least // 2
+        max(at_least, len(ordered) // 24), center=True, min_periods=at_least // 2
     )
     table = pd.DataFrame(
         {
@@ -182,7 +182,7 @@ def draw_readings(
             axis.plot(line["log10_frequency"], line["median"], color=colour, linestyle=style, linewidth=2)
             if here["tangent"].notna().any():
                 medians.append(f"{name} {here['tangent'].median():.2f}")
-        axis.set(title=f"{titles[model]}, {matrix} matrix", ylabel="tangent enrichment")
+        axis.set(title=f"{titles[model]}, {matrix} matrix", ylabel="enrichment")
         axis.set_ylim(bottom=0)
         words.append(f"{titles[model]}, {matrix} matrix {', '.join(medians)}")
     axes[-1].set_xlabel("log10 token frequency")
@@ -217,7 +217,7 @@ def draw_courses(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str])
             axis.plot(here["end"], here["tangent"], color=colour, marker=marker, markersize=5)
             axis.plot(here["end"], here["normal"], color=colour, linestyle=":", marker=marker, markersize=3)
         step_axis(axis, rows["end"])
-        axis.set(title=f"{titles[model]}, {matrix} matrix", ylabel="mean enrichment")
+        axis.set(title=f"{titles[model]}, {matrix} matrix", ylabel="enrichment")
         axis.set_ylim(bottom=0)
         peak = rows.sort_values("tangent").iloc[-1]
         words.append(

@@ -13,7 +13,6 @@ from anisotropy.errors import UserError
 from anisotropy.report.rules.updates import RANDOM_BASIS, SHUFFLED_LABELS, UNTRAINED_BASIS
 from anisotropy.report.tables import signed
 from anisotropy.report.updates import select
-from anisotropy.studies.updates import READINGS
 
 _READING_COLUMNS = {
     ("corrected", "measured"): "corrected",
@@ -22,6 +21,7 @@ _READING_COLUMNS = {
     ("naive", "measured"): "naive",
     ("naive", "decay"): "−w, naive",
 }
+_CORRECTIONS = {"left out only": "leaving the token out", "w removed only": "removing the component along w"}
 
 
 def _title(titles: Mapping[str, str], model: Any, seed: Any) -> str:
@@ -50,30 +50,51 @@ def reading_table(summary: pd.DataFrame, titles: Mapping[str, str], rank: int) -
 
 
 def effect_of_corrections(summary: pd.DataFrame, titles: Mapping[str, str], rank: int, stage: str) -> str:
-    """What the two corrections do to the correlation, a sentence per model and matrix."""
-    sentences = []
+    """What the two corrections do to the correlation, a line per model and matrix (Markdown)."""
+    lines = []
     here = summary[(summary["basis"] == "start") & (summary["rank"] == rank) & (summary["stage"] == stage)]
     here = here[here["update"] == "measured"]
     for (model, seed, matrix), group in here.groupby(["model", "seed", "matrix"], sort=False):
         found: dict[str, Any] = {str(row["reading"]): row for row in group.to_dict("records")}
-        if set(READINGS) - set(found) or any(np.isnan(found[name]["estimate"]) for name in READINGS):
+        if any(np.isnan(found.get(name, {}).get("estimate", np.nan)) for name in ("naive", "corrected", *_CORRECTIONS)):
             continue
         naive, corrected = found["naive"], found["corrected"]
-        change = f"from {signed(naive['estimate'])} to {signed(corrected['estimate'])}"
+        ends = f"{signed(naive['estimate'])} → {signed(corrected['estimate'])}"
         if naive["low"] > 0 > corrected["high"] or naive["high"] < 0 < corrected["low"]:
-            verb = f"turn the sign of the correlation, {change}"
+            verb = "turns its sign"
         elif (naive["low"] > 0 or naive["high"] < 0) and corrected["low"] <= 0 <= corrected["high"]:
-            verb = f"leave nothing of the correlation that could be told from zero, {change}"
+            verb = "can no longer be told from zero"
+        elif naive["low"] <= corrected["estimate"] <= naive["high"]:
+            verb = "hardly changes"
         else:
-            verb = f"take the correlation {change}"
-        alone = {name: abs(found[name]["estimate"] - naive["estimate"]) for name in READINGS[1:3]}
-        larger = max(alone, key=lambda name: alone[name])
-        what = {"left out only": "leaving the token out", "w removed only": "removing the component along w"}[larger]
-        sentences.append(
-            f"For {_title(titles, model, seed)}, {matrix} matrix, the corrections {verb}; {what} alone does more than "
-            "the other."
-        )
-    return " ".join(sentences) or f"No model has {stage} updates to correct."
+            verb = "changes"
+        alone = {name: abs(found[name]["estimate"] - naive["estimate"]) for name in _CORRECTIONS}
+        larger = _CORRECTIONS[max(alone, key=lambda name: alone[name])]
+        lines.append(f"- {_title(titles, model, seed)}, {matrix} matrix: ρ {verb} ({ends}), mostly by {larger}.")
+    if not lines:
+        return f"No model has {stage} updates to correct."
+    return "\n".join([f"From the naive to the corrected reading of {stage} updates:", "", *lines])
+
+
+def rank_sentence(summary: pd.DataFrame, models: Sequence[str], titles: Mapping[str, str]) -> str:
+    """Whether the sign of the correlation hangs on the rank, a line per model, matrix and stage (Markdown)."""
+    rows = select(summary).dropna(subset=["estimate"])
+    lines = []
+    for key, group in rows[rows["model"].isin(models)].groupby(["model", "seed", "matrix", "stage"], sort=False):
+        model, seed, matrix, stage = key
+        ordered = group.sort_values("rank")
+        sides = {
+            "positive": ordered.loc[ordered["low"] > 0, "rank"].tolist(),
+            "negative": ordered.loc[ordered["high"] < 0, "rank"].tolist(),
+            "not told from zero": ordered.loc[(ordered["low"] <= 0) & (ordered["high"] >= 0), "rank"].tolist(),
+        }
+        found = {name: ranks for name, ranks in sides.items() if ranks}
+        if len(found) == 1:
+            text = f"{next(iter(found))} at every rank"
+        else:
+            text = "; ".join(f"{name} at rank {', '.join(map(str, ranks))}" for name, ranks in found.items())
+        lines.append(f"- {_title(titles, model, seed)}, {matrix} matrix, {stage}: {text}.")
+    return "\n".join(["The correlation is:", "", *lines]) if lines else "There is no correlation to compare."
 
 
 def missing_tokens(summary: pd.DataFrame, titles: Mapping[str, str], rank: int, stage: str) -> str:
@@ -270,6 +291,25 @@ class PrintedPair:
             f"{self.normal - self.digit:.3f} or more before rounding, so it {can} be the full complement or a mean "
             "over random directions in it."
         )
+
+
+def pairs_remark(printed: pd.DataFrame, dimensions: Mapping[str, int]) -> str:
+    """How many printed pairs cannot be, if normal means random directions outside the tangent subspace.
+
+    Args:
+        printed: what :func:`anisotropy.report.published.table3` returned.
+        dimensions: hidden size by printed model name.
+    """
+    names = ["model", "token", "stage"]
+    pairs = printed.pivot(index=names, columns="subspace", values="enrichment").reset_index()
+    ruled_out = [
+        f"“{row['token']}” {row['stage']} ({row['tangent']:g}, {row['normal']:.2f})"
+        for row in pairs.to_dict("records")
+        if not printed_pair(row["tangent"], row["normal"], dimensions[row["model"]]).possible
+    ]
+    if not ruled_out:
+        return f"No pair of the {len(pairs)} is ruled out at every rank."
+    return f"Of the {len(pairs)} printed pairs, {len(ruled_out)} cannot be so at any rank: {'; '.join(ruled_out)}."
 
 
 def printed_pair(tangent: float, normal: float, dimension: int) -> PrintedPair:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import pandas as pd
 
 from anisotropy.errors import UserError
 from anisotropy.report.scorecard import Outcome, Verdict
 from anisotropy.report.tables import signed
-from anisotropy.studies.course import Stage
-from anisotropy.studies.updates import summarise_tokens
 
 C4_THRESHOLD = 0.1
 C4_NORMAL = (0.9, 1.1)
@@ -32,7 +31,7 @@ def frequent_updates_most_tangent(
     table: pd.DataFrame,
     controls: Mapping[str, str],
     rank: int,
-    stage: Stage = "early",
+    stage: Literal["early", "late"] = "early",
     models: Sequence[str] = (),
 ) -> list[Verdict]:
     """Claim C4: the more frequent a token, the more tangent its update; normal directions get what chance gives.
@@ -137,6 +136,8 @@ def printed_verdicts(printed: pd.DataFrame) -> list[Verdict]:
 
 
 def _printed_verdict(model: str, stage: str, rows: pd.DataFrame) -> Verdict:
+    from anisotropy.studies.updates import summarise_tokens  # loads torch, which judging a table does not need
+
     wide = rows.pivot(index=["token", "frequency"], columns="subspace", values="enrichment").reset_index()
     found = summarise_tokens(wide.rename(columns={"frequency": "log10_frequency"}), draws=0)
     own = pd.DataFrame([found])
