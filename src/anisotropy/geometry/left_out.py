@@ -22,7 +22,7 @@ __all__ = ["left_out_shares", "subspace_shares"]
 Array = NDArray[np.float64]
 _ROWS_AT_A_TIME = 256  # 256 rows of 128 to 768 values stay in a core's cache
 _ITERATIONS = 60  # a few are enough; bisection, where it must help out, needs more
-_CLOSE = 1e-7  # convergence is quadratic: after a relative step of this size the next one is below rounding
+_CLOSE = 1e-6  # convergence is quadratic: after a relative step of this size the next one is below rounding
 _SMALLEST = 1e-10  # smaller components of z than this share of its length are raised to it
 
 
@@ -110,24 +110,20 @@ def _leading_energies(values: Array, z: Array, vectors: Sequence[Array], rank: i
 def _root_differences(values: Array, squares: Array, i: int) -> Array:
     """λ_j − μ_i for the root μ_i between values i + 1 and i, shape (n, d), accurate for the two next to the root."""
     gap = values[i] - values[i + 1]
+    parts = np.zeros((len(values), 2))
+    parts[: i + 1, 0] = parts[i + 1 :, 1] = 1
+    # The first step starts in the middle, the same point for all rows, so that sums over j are matrix products.
     middle = values - (values[i] + values[i + 1]) / 2
+    value = 1 - squares @ (1 / middle)
+    above, below = (squares @ (parts / middle[:, None] ** 2)).T
     # f falls from +∞ to −∞: positive in the middle, the root lies in the upper half. Distances are kept from the pole
     # that is nearer, where subtracting the root itself would cancel.
-    upper = (squares / middle).sum(1) < 1
+    upper = value > 0
     base = np.where(upper[:, None], values - values[i], values - values[i + 1])
     low, high = np.where(upper, -gap / 2, 0.0), np.where(upper, 0.0, gap / 2)
     offset = np.where(upper, -gap / 2, gap / 2)
-    parts = np.zeros((len(values), 2))
-    parts[: i + 1, 0] = parts[i + 1 :, 1] = 1
     differences = base - offset[:, None]
     for _ in range(_ITERATIONS):
-        inverse = 1 / differences
-        terms = squares * inverse
-        value = 1 - terms.sum(1)
-        terms *= inverse
-        above, below = (terms @ parts).T
-        # f is decreasing: where it is positive the root lies higher.
-        low, high = np.where(value > 0, offset, low), np.where(value > 0, high, offset)
         new = offset + _rational_step(value, above, below, differences[:, i], differences[:, i + 1])
         inside = (new >= low) & (new <= high) & (new != 0)
         new = np.where(inside, new, (low + high) / 2)
@@ -136,6 +132,13 @@ def _root_differences(values: Array, squares: Array, i: int) -> Array:
         np.subtract(base, offset[:, None], out=differences)
         if not moved.any():
             break
+        inverse = 1 / differences
+        terms = squares * inverse
+        value = 1 - terms.sum(1)
+        terms *= inverse
+        above, below = (terms @ parts).T
+        # f is decreasing: where it is positive the root lies higher.
+        low, high = np.where(value > 0, offset, low), np.where(value > 0, high, offset)
     return differences
 
 

@@ -58,7 +58,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_tokens: int = Field(1_536, ge=10)
+    max_tokens: int = Field(1_024, ge=10)
 
 
 def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> dict[str, np.ndarray]:
@@ -67,7 +67,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     Returns:
         ``token_ids`` and ``counts`` (m,), ``tokens_counted`` (1,); for each matrix (``output`` only where untied)
         ``…_rows`` (m, d) float32, ``…_count`` (1,), ``…_mean`` (d,) and ``…_scatter`` (d, d), centred, float64. For
-        128,256 × 2,048 that is 46 MB a matrix, whatever the size of the vocabulary.
+        128,256 × 2,048 that is 42 MB a matrix, whatever the size of the vocabulary.
     """
     tokens = study_tokens(text.counts, parameters.max_tokens)
     arrays = {
