@@ -13,6 +13,12 @@ from anisotropy.report.published import table3
 TITLES = {"a": "Model A", "b": "Model B", "c": "Control"}
 
 
+@pytest.fixture(autouse=True)
+def _in_the_books_style():
+    with figures.style():
+        yield
+
+
 def tokens(slope=1.0, matrix="input", stage="early", rank=16, n=240, **labels):
     """Tangent enrichment 3 + slope · (log10 f + 3), normal 1."""
     random = np.random.default_rng(0)
@@ -40,8 +46,7 @@ def summary(*rows):
 
 def close(drawn):
     figure, alt = drawn
-    with figures.style():
-        figure.canvas.draw()
+    figure.canvas.draw()
     figures.plt.close(figure)
     return figure, alt
 
