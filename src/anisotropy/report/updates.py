@@ -16,6 +16,7 @@ from anisotropy.report.figures import (
     CONTROL,
     FREQUENT,
     INK,
+    NORMAL,
     NULL,
     RARE,
     TANGENT,
@@ -57,7 +58,7 @@ def select(
 def running(rows: pd.DataFrame, value: str, at_least: int = 20) -> pd.DataFrame:
     """Median and quartiles of a value in a window that moves over the tokens from rare to frequent.
 
-    The window holds one token in 24, and at least ``at_least``; near the ends it is shorter.
+    The window holds one token in 16, and at least ``at_least``; near the ends it is shorter.
 
     Returns:
         Columns ``log10_frequency`` (median of the window), ``low``, ``median``, ``high``, for up to 60 places; empty
@@ -67,7 +68,7 @@ def running(rows: pd.DataFrame, value: str, at_least: int = 20) -> pd.DataFrame:
     if len(ordered) < at_least:
         return pd.DataFrame(columns=["log10_frequency", "low", "median", "high"])
     window = ordered[["log10_frequency", value]].rolling(
-        max(at_least, len(ordered) // 24), center=True, min_periods=at_least // 2
+        max(at_least, len(ordered) // 16), center=True, min_periods=at_least // 2
     )
     table = pd.DataFrame(
         {
@@ -107,7 +108,7 @@ def draw_enrichments(
     }
     if not chosen:
         raise ValueError(f"no model has {stage} updates of its {matrix} matrix")
-    figure, axes = stacked(2 * len(chosen), 1.75)
+    figure, axes = stacked(2 * len(chosen), 1.9)
     words = []
     for number, (model, rows) in enumerate(chosen.items()):
         for axis, value in zip(axes[2 * number :], ("tangent", "normal"), strict=False):
@@ -125,7 +126,9 @@ def draw_enrichments(
         for colour, label in GROUPS.values()
     ]
     handles += [
-        Line2D([], [], color=INK, label="running median, middle half"),
+        Line2D([], [], color=INK, label="running median"),
+        Patch(color=TANGENT, alpha=0.35, label="middle half, tangent"),
+        Patch(color=NORMAL, alpha=0.35, label="middle half, normal"),
         Patch(color=NULL, label="chance ± one token's SD"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
@@ -140,7 +143,14 @@ def _scatter(axis: Axes, rows: pd.DataFrame, value: str, spread: float) -> None:
         here = rows[rows["group"] == group]
         axis.scatter(here["log10_frequency"], here[value], s=6, color=colour, alpha=0.5, linewidths=0)
     line = running(rows, value)
-    axis.fill_between(line["log10_frequency"], line["low"], line["high"], color=INK, alpha=0.18, linewidth=0)
+    axis.fill_between(
+        line["log10_frequency"],
+        line["low"],
+        line["high"],
+        color=TANGENT if value == "tangent" else NORMAL,
+        alpha=0.35,
+        linewidth=0,
+    )
     axis.plot(line["log10_frequency"], line["median"], color=INK)
     axis.set_ylim(bottom=0)
 
