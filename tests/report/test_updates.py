@@ -67,7 +67,7 @@ def test_models_without_the_matrix_or_stage_have_no_panel():
     figure, alt = close(updates.draw_enrichments(both, TITLES, "input", "early", 16))
     assert len(figure.axes) == 2
     assert "Model B" not in alt
-    with pytest.raises(ValueError, match="no model has late updates"):
+    with pytest.raises(updates.NothingToShow, match="no model has late updates"):
         updates.draw_enrichments(both, TITLES, "input", "late", 16)
 
 
@@ -94,7 +94,7 @@ def test_readings_and_courses_and_ranks_say_what_they_show():
     _, alt = close(updates.draw_readings({"a": table}, TITLES, "early", 16))
     medians = tokens()["tangent"].median(), tokens(-1.0)["tangent"].median(), decay["tangent"].median()
     assert "corrected {:.2f}, naive {:.2f}, −w instead of the update, naive {:.2f}".format(*medians) in alt
-    with pytest.raises(ValueError, match="late"):
+    with pytest.raises(updates.NothingToShow, match="late"):
         updates.draw_readings({"a": table}, TITLES, "late", 16)
     course = pd.DataFrame(
         {"matrix": "input", "start": [0, 1, 2] * 2, "end": [1, 2, 8] * 2, "group": [1] * 3 + [4] * 3}
@@ -102,13 +102,13 @@ def test_readings_and_courses_and_ranks_say_what_they_show():
     )
     _, alt = close(updates.draw_courses({"a": course}, TITLES))
     assert "highest 5.00 in the pair that ends at step 2" in alt
-    with pytest.raises(ValueError, match="no model has a pair"):
+    with pytest.raises(updates.NothingToShow, match="no model has a pair"):
         updates.draw_courses({"a": course.iloc[:0]}, TITLES)
     ranks = summary(numbers(estimate=-0.2, rank=4), numbers("b", 0.5), numbers(estimate=0.1, stage="late"))
     figure, alt = close(updates.draw_ranks(ranks, ["a", "b"], TITLES))
     assert "Model A, input matrix, early from −0.20 to +0.30" in alt
     assert len(figure.axes) == 2
-    with pytest.raises(ValueError, match="nothing to show"):
+    with pytest.raises(updates.NothingToShow, match="nothing to show"):
         updates.draw_ranks(ranks, ["other"], TITLES)
 
 

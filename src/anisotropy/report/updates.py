@@ -34,6 +34,12 @@ GROUPS = {
     3: ("#74B3DA", "third quarter"),
     4: (FREQUENT, "most frequent quarter"),
 }
+
+
+class NothingToShow(ValueError):
+    """The tables hold nothing for this picture: models with too few checkpoints, or with tied matrices."""
+
+
 _STAGE_LINES = {"early": ("-", "o"), "late": ("--", "s")}
 
 
@@ -99,7 +105,7 @@ def draw_enrichments(
         The figure and its alternative text.
 
     Raises:
-        ValueError: no model has such rows.
+        NothingToShow: no model has such rows.
     """
     chosen = {
         model: rows
@@ -107,7 +113,7 @@ def draw_enrichments(
         if (rows := select(table, stage, matrix=matrix, rank=rank))["tangent"].notna().any()
     }
     if not chosen:
-        raise ValueError(f"no model has {stage} updates of its {matrix} matrix")
+        raise NothingToShow(f"no model has {stage} updates of its {matrix} matrix")
     figure, axes = stacked(2 * len(chosen), 1.9)
     words = []
     for number, (model, rows) in enumerate(chosen.items()):
@@ -167,7 +173,7 @@ def draw_readings(
         rank: of the tangent subspace.
 
     Raises:
-        ValueError: no model has rows of this stage.
+        NothingToShow: no model has rows of this stage.
     """
     panels = [
         (model, matrix, rows)
@@ -175,7 +181,7 @@ def draw_readings(
         for matrix, rows in table[(table["stage"] == stage) & (table["rank"] == rank)].groupby("matrix")
     ]
     if not panels:
-        raise ValueError(f"no model has {stage} updates")
+        raise NothingToShow(f"no model has {stage} updates")
     lines = {
         "corrected": (("corrected", "measured"), INK, "-"),
         "naive": (("naive", "measured"), TANGENT, "--"),
@@ -212,11 +218,11 @@ def draw_courses(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str])
         titles: of the models.
 
     Raises:
-        ValueError: no model has a pair.
+        NothingToShow: no model has a pair.
     """
     panels = [(model, matrix, rows) for model, table in courses.items() for matrix, rows in table.groupby("matrix")]
     if not panels:
-        raise ValueError("no model has a pair of checkpoints")
+        raise NothingToShow("no model has a pair of checkpoints")
     figure, axes = stacked(len(panels), 1.8)
     words = []
     for axis, (model, matrix, rows) in zip(axes, panels, strict=True):
@@ -253,12 +259,12 @@ def draw_ranks(summary: pd.DataFrame, models: Sequence[str], titles: Mapping[str
         titles: of the models.
 
     Raises:
-        ValueError: the summary has no rows of these models.
+        NothingToShow: the summary has no rows of these models.
     """
     rows = select(summary).dropna(subset=["estimate"])
     panels = [(matrix, here) for matrix, here in rows[rows["model"].isin(models)].groupby("matrix")]
     if not panels:
-        raise ValueError("there is nothing to show")
+        raise NothingToShow("there is nothing to show")
     figure, axes = stacked(2 * len(panels), 1.75)
     words = []
     for number, (matrix, here) in enumerate(panels):
