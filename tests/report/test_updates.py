@@ -141,12 +141,12 @@ def test_the_reading_table_has_a_column_per_reading():
     table = updates_words.reading_table(pd.concat([readings(0.3, 0.2, 0.1, -0.2)]), TITLES, 16)
     row = table.iloc[0]
     assert (row["naive (ρ)"], row["corrected (ρ)"], row["−w, naive (ρ)"]) == ("+0.30", "−0.20", "–")
-    assert row["tokens without a direction of their own"] == 7
+    assert row["without (tokens)"] == 7
 
 
 def test_missing_tokens_are_counted():
-    assert "7 of 207 (Model A, input matrix)" in updates_words.missing_tokens(summary(), TITLES, 16, "early")
-    assert "none measured" in updates_words.missing_tokens(summary(), TITLES, 16, "late")
+    assert "- Model A, input matrix: 7 of 207" in updates_words.missing_tokens(summary(), TITLES, 16, "early")
+    assert "No model has late updates" in updates_words.missing_tokens(summary(), TITLES, 16, "late")
 
 
 def test_whether_the_sign_hangs_on_the_rank():
@@ -212,6 +212,13 @@ def test_tracked_tokens_span_the_range_and_are_reused_late():
 
 def test_fewer_tokens_than_asked_for():
     assert sorted(updates_words.tracked_tokens(tokens(n=3), 16, 5)["input"]) == [0, 1, 2]
+
+
+def test_the_printed_table_has_the_papers_layout():
+    table = updates_words.printed_table(table3())
+    assert table.columns.tolist()[3:] == ["early tangent", "early normal", "stable tangent", "stable normal"]
+    assert table.iloc[0].tolist() == ["EuroBERT-210m", "of", 0.024, 33.27, 0.99, 3.72, 1.0]
+    assert table["token"].tolist() == ["of", "her", "lines", "jam", "chat"]
 
 
 def test_the_printed_pair_cannot_be_the_complement():

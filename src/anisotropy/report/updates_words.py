@@ -40,11 +40,11 @@ def reading_table(summary: pd.DataFrame, titles: Mapping[str, str], rank: int) -
     here = summary[(summary["basis"] == "start") & (summary["rank"] == rank)]
     for (model, seed, matrix, stage), group in here.groupby(["model", "seed", "matrix", "stage"], sort=False):
         found = group.set_index(["reading", "update"])
-        row: dict[str, object] = {"model": _title(titles, model, seed), "matrix": matrix, "stage": stage}
+        row: dict[str, object] = {"model": _title(titles, model, seed), "updates": f"{matrix}, {stage}"}
         for key, column in _READING_COLUMNS.items():
             estimate = float(found["estimate"].get(key, np.nan))
             row[f"{column} (ρ)"] = "–" if np.isnan(estimate) else signed(estimate)
-        row["tokens without a direction of their own"] = int(found["missing"].get(("corrected", "measured"), 0))
+        row["without (tokens)"] = int(found["missing"].get(("corrected", "measured"), 0))
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -98,19 +98,21 @@ def rank_sentence(summary: pd.DataFrame, models: Sequence[str], titles: Mapping[
 
 
 def missing_tokens(summary: pd.DataFrame, titles: Mapping[str, str], rank: int, stage: str) -> str:
-    """How many tokens moved along their own row only, or not at all, in a sentence per model and matrix."""
+    """How many tokens moved along their own row only, or not at all, a line per model and matrix (Markdown)."""
     rows = select(summary, stage, rank=rank)
-    parts = [
-        f"{int(row['missing']):,} of {int(row['n'] + row['missing']):,} ({_title(titles, row['model'], row['seed'])}, "
-        f"{row['matrix']} matrix)"
+    lines = [
+        f"- {_title(titles, row['model'], row['seed'])}, {row['matrix']} matrix: {int(row['missing']):,} of "
+        f"{int(row['n'] + row['missing']):,}"
         for row in rows.to_dict("records")
     ]
-    return f"Tokens without any {stage} update beside their own row: {'; '.join(parts) or 'none measured'}."
+    if not lines:
+        return f"No model has {stage} updates."
+    return "\n".join([f"Tokens without any {stage} update beside one along their own row:", "", *lines])
 
 
 def group_sentence(tokens: Mapping[str, pd.DataFrame], titles: Mapping[str, str], stage: str, rank: int) -> str:
-    """Whether the most or the least frequent quarter has the more tangent updates, a sentence per model and matrix."""
-    sentences = []
+    """Whether the most or the least frequent quarter has the more tangent updates, a line each (Markdown)."""
+    lines = []
     for model, table in tokens.items():
         for matrix, rows in select(table, stage, rank=rank).groupby("matrix"):
             groups = {number: group["tangent"].dropna() for number, group in rows.groupby("group")}
@@ -123,11 +125,11 @@ def group_sentence(tokens: Mapping[str, pd.DataFrame], titles: Mapping[str, str]
                 who = "the rarest and the most frequent quarter are not told apart"
             else:
                 who = f"the {'most frequent' if gap > 0 else 'rarest'} quarter is the more tangent"
-            sentences.append(
-                f"{titles[model]}, {matrix} matrix, {stage}: {who} (mean enrichment {frequent.mean():.2f} for frequent "
-                f"and {rare.mean():.2f} for rare tokens)."
+            lines.append(
+                f"- {titles[model]}, {matrix} matrix, {stage}: {who} (mean enrichment {frequent.mean():.2f} for "
+                f"frequent and {rare.mean():.2f} for rare tokens)."
             )
-    return " ".join(sentences) or f"No model has {stage} updates."
+    return "\n".join(lines) or f"No model has {stage} updates."
 
 
 def control_table(
@@ -190,8 +192,7 @@ def normal_table(summary: pd.DataFrame, titles: Mapping[str, str], rank: int) ->
     return pd.DataFrame(
         {
             "model": [_title(titles, *key) for key in zip(rows["model"], rows["seed"], strict=True)],
-            "matrix": rows["matrix"],
-            "stage": rows["stage"],
+            "updates": rows["matrix"] + ", " + rows["stage"],
             "tangent": rows["tangent"],
             "next directions, of what is left": rows["normal"],
             "next directions, of all": rows["normal_of_all"],
@@ -249,6 +250,19 @@ def token_table(table: pd.DataFrame, chosen: Mapping[str, Sequence[int]], rank: 
                     row[f"{stage} {value}"] = float(own[value].get(stage, np.nan))
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def printed_table(printed: pd.DataFrame) -> pd.DataFrame:
+    """The paper's Table 3 in its own layout: a row per token, from the most frequent.
+
+    Args:
+        printed: what :func:`anisotropy.report.published.table3` returned.
+    """
+    names = ["model", "token", "frequency"]
+    wide = printed.pivot(index=names, columns=["stage", "subspace"], values="enrichment")
+    columns = [(stage, value) for stage in ("early", "stable") for value in ("tangent", "normal")]
+    table = wide[columns].set_axis([" ".join(column) for column in columns], axis=1).reset_index()
+    return table.sort_values("frequency", ascending=False, ignore_index=True)
 
 
 @dataclass(frozen=True)
