@@ -80,6 +80,13 @@ def test_a_control_that_shows_it_too(control, name):
     assert name in near.reason
 
 
+def test_the_first_finding_decides_and_the_others_are_named():
+    verdict = judge(row(estimate=0.1, normal=4.0), row("shuffled", 0.5))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason.index("holds +0.1") < verdict.reason.index("normal enrichment lies outside")
+    assert f"besides, a control has as high a correlation ({SHUFFLED_LABELS})" in verdict.reason
+
+
 def test_without_the_shuffled_run_it_never_holds():
     for controls in (CONTROLS, {}):
         verdict = judge(row(), controls=controls)

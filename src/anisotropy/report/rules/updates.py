@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import pandas as pd
@@ -36,7 +36,7 @@ def frequent_updates_most_tangent(
 ) -> list[Verdict]:
     """Claim C4: the more frequent a token, the more tangent its update; normal directions get what chance gives.
 
-    The rule, per model and matrix, on the ``corrected`` reading, in this order. ρ is Spearman's correlation of tangent
+    The rule, per model and matrix, on the ``corrected`` reading, in this order: the first that applies decides. ρ is Spearman's correlation of tangent
     enrichment with log frequency.
 
     1. It *fails* where the 95 % interval of a training seed lies wholly below 0.1, and is *inconclusive* where one
@@ -95,29 +95,45 @@ def _judge(rows: pd.DataFrame, model: str, control: str | None, matrix: str, sta
 
 
 def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame]) -> tuple[Outcome, str]:
-    """Outcome and reason from every seed's correlation and normal enrichment, and from the controls."""
+    """Outcome and reason from every seed's correlation and normal enrichment, and from the controls.
+
+    The first finding in the order of the rule decides; the others are named in the reason.
+    """
+    findings = [*_correlation(own), *_normal(own), *_controls(own, controls)]
+    if not findings:
+        reason = "frequent tokens' updates are more tangent, normal ones at chance, and no control shows it"
+        return Outcome.HOLDS, reason
+    return findings[0][0], "; besides, ".join(reason for _, reason in findings)
+
+
+def _correlation(own: pd.DataFrame) -> Iterator[tuple[Outcome, str]]:
     threshold = signed(C4_THRESHOLD, 1)
     if (own["high"] < C4_THRESHOLD).any():
-        return Outcome.FAILS, f"the correlation lies below {threshold}: frequent tokens' updates are not more tangent"
-    if not (own["low"] >= C4_THRESHOLD).all():
-        return Outcome.INCONCLUSIVE, f"the interval of the correlation holds {threshold}"
+        yield Outcome.FAILS, f"the correlation lies below {threshold}: frequent tokens' updates are not more tangent"
+    elif not (own["low"] >= C4_THRESHOLD).all():
+        yield Outcome.INCONCLUSIVE, f"the interval of the correlation holds {threshold}"
+
+
+def _normal(own: pd.DataFrame) -> Iterator[tuple[Outcome, str]]:
     low, high = C4_NORMAL
     span = f"{low:g} … {high:g}"
     if ((own["normal_high"] < low) | (own["normal_low"] > high)).any():
-        return Outcome.FAILS, f"the mean normal enrichment lies outside {span}: the next directions are not at chance"
-    if not ((own["normal_low"] >= low) & (own["normal_high"] <= high)).all():
-        return Outcome.INCONCLUSIVE, f"the interval of the mean normal enrichment reaches an end of {span}"
+        yield Outcome.FAILS, f"the mean normal enrichment lies outside {span}: the next directions are not at chance"
+    elif not ((own["normal_low"] >= low) & (own["normal_high"] <= high)).all():
+        yield Outcome.INCONCLUSIVE, f"the interval of the mean normal enrichment reaches an end of {span}"
+
+
+def _controls(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame]) -> Iterator[tuple[Outcome, str]]:
     if controls[SHUFFLED_LABELS].empty:
-        return Outcome.INCONCLUSIVE, f"updates are as claimed, but the control was not run ({SHUFFLED_LABELS})"
+        yield Outcome.INCONCLUSIVE, f"the control was not run ({SHUFFLED_LABELS})"
     for name, rows in controls.items():
         if rows.empty or rows["estimate"].isna().all():
             continue
         reference = rows["estimate"].reindex(own.index).fillna(rows["estimate"].max())
         if (reference >= own["estimate"]).any():
-            return Outcome.FAILS, f"a control has as high a correlation ({name}): {_SUFFICIENT[name]}"
-        if (reference >= own["low"]).any():
-            return Outcome.INCONCLUSIVE, f"the interval reaches a control ({name})"
-    return Outcome.HOLDS, "frequent tokens' updates are more tangent, normal ones at chance, and no control shows it"
+            yield Outcome.FAILS, f"a control has as high a correlation ({name}): {_SUFFICIENT[name]}"
+        elif (reference >= own["low"]).any():
+            yield Outcome.INCONCLUSIVE, f"the interval reaches a control ({name})"
 
 
 def printed_verdicts(printed: pd.DataFrame) -> list[Verdict]:
