@@ -36,8 +36,8 @@ def frequent_updates_most_tangent(
 ) -> list[Verdict]:
     """Claim C4: the more frequent a token, the more tangent its update; normal directions get what chance gives.
 
-    The rule, per model and matrix, on the ``corrected`` reading, in this order: the first that applies decides. ρ is Spearman's correlation of tangent
-    enrichment with log frequency.
+    The rule, per model and matrix, on the ``corrected`` reading, in this order: the first that applies decides. ρ is
+    Spearman's correlation of tangent enrichment with log frequency.
 
     1. It *fails* where the 95 % interval of a training seed lies wholly below 0.1, and is *inconclusive* where one
        holds 0.1.
