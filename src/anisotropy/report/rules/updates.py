@@ -103,7 +103,9 @@ def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame]) -> tuple[Ou
     if not findings:
         reason = "frequent tokens' updates are more tangent, normal ones at chance, and no control shows it"
         return Outcome.HOLDS, reason
-    return findings[0][0], "; besides, ".join(reason for _, reason in findings)
+    (outcome, reason), *others = findings
+    besides = "; ".join(other for _, other in others)
+    return outcome, f"{reason}; besides, {besides}" if others else reason
 
 
 def _correlation(own: pd.DataFrame) -> Iterator[tuple[Outcome, str]]:
