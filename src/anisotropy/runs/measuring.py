@@ -22,7 +22,7 @@ from anisotropy.studies.results import Collection, Key, ResultStore
 if TYPE_CHECKING:
     import torch
 
-STUDIES = ("frequency", "tangents")
+STUDIES = ("frequency", "tangents", "updates")
 
 Steps = str | int | list[int]
 Request = tuple[str, BaseModel]
