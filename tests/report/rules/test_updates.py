@@ -80,12 +80,14 @@ def test_a_control_that_shows_it_too(control, name):
     assert name in near.reason
 
 
-def test_the_first_finding_decides_and_the_others_are_named():
+def test_what_fails_outweighs_what_is_open_and_every_finding_is_named():
     verdict = judge(row(estimate=0.1, normal=4.0), row("shuffled", 0.5))
-    assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.reason.index("holds +0.1") < verdict.reason.index("normal enrichment lies outside")
-    assert f"not at chance; a control has as high a correlation ({SHUFFLED_LABELS})" in verdict.reason
+    assert verdict.outcome is Outcome.FAILS
+    assert verdict.reason.index("normal enrichment lies outside") < verdict.reason.index("holds +0.1")
+    assert f"not at chance; besides, a control has as high a correlation ({SHUFFLED_LABELS})" in verdict.reason
     assert verdict.reason.count("besides") == 1
+    open_ = judge(row(estimate=0.1), row("shuffled", 0.0))
+    assert open_.outcome is Outcome.INCONCLUSIVE
 
 
 def test_without_the_shuffled_run_it_never_holds():

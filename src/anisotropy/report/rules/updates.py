@@ -36,8 +36,8 @@ def frequent_updates_most_tangent(
 ) -> list[Verdict]:
     """Claim C4: the more frequent a token, the more tangent its update; normal directions get what chance gives.
 
-    The rule, per model and matrix, on the ``corrected`` reading, in this order: the first that applies decides. ρ is
-    Spearman's correlation of tangent enrichment with log frequency.
+    The rule, per model and matrix, on the ``corrected`` reading; what fails the claim outweighs what leaves it open.
+    ρ is Spearman's correlation of tangent enrichment with log frequency.
 
     1. It *fails* where the 95 % interval of a training seed lies wholly below 0.1, and is *inconclusive* where one
        holds 0.1.
@@ -97,9 +97,10 @@ def _judge(rows: pd.DataFrame, model: str, control: str | None, matrix: str, sta
 def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame]) -> tuple[Outcome, str]:
     """Outcome and reason from every seed's correlation and normal enrichment, and from the controls.
 
-    The first finding in the order of the rule decides; the others are named in the reason.
+    What fails the claim outweighs what leaves it open; all findings are named in the reason.
     """
     findings = [*_correlation(own), *_normal(own), *_controls(own, controls)]
+    findings.sort(key=lambda finding: finding[0] is not Outcome.FAILS)
     if not findings:
         reason = "frequent tokens' updates are more tangent, normal ones at chance, and no control shows it"
         return Outcome.HOLDS, reason
