@@ -88,7 +88,8 @@ class BlockMoments:
             raise ValueError(f"zeta is {zeta}; it must lie between 0 (no shrinkage) and 1 (the target alone)")
         q = None if without is None else orthonormal_basis(without, "without", self.dimension)
         trace, squares = self._invariants(self._checked(weights), q)
-        if bool((trace <= 0).any()):
+        # What is left of equal rows after their mean is subtracted is rounding.
+        if bool((trace <= 1e-13 * self._gram.max().sqrt()).any()):
             raise ValueError("in a resample nothing varies; isotropy compares directions of variance")
         trace, squares = shrunk_invariants(trace, squares, self.dimension, zeta)
         return (trace.square() / squares - 1) / (self.dimension - 1)

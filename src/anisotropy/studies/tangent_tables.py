@@ -14,8 +14,9 @@ from anisotropy.studies.course import checkpoint_weights, stage_steps
 from anisotropy.studies.results import Collection
 from anisotropy.studies.tangent_bases import Basis, Course
 from anisotropy.studies.tangent_cells import Cell, Choices, Vector, cells
-from anisotropy.studies.tangents import Gradient
+from anisotropy.studies.tangents import GRADIENTS, Gradient
 
+_STAGE_COLUMNS = ["model", "seed", "gradient", "basis", "stage", "probe", "rank", "quantity", "estimate", "low", "high"]
 CONTROLS = ("untrained", "shuffled labels", "other probe", "next variance")
 
 
@@ -110,7 +111,7 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
                         "high": high,
                     }
                 )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=_STAGE_COLUMNS)
 
 
 def _grouped(found: Sequence[Cell]) -> dict[tuple[Gradient, Basis, str], dict[int, Cell]]:
@@ -176,14 +177,14 @@ def _stage_rows(
 def rank_table(course: Course, choices: Choices, ranks: Sequence[int], basis: Basis, stage: str) -> pd.DataFrame:
     """E_r and ΔT − null of the activation reading against the rank, averaged over a stage.
 
-    Ranks that do not fit the model are left out.
+    Ranks that do not fit the model are left out; a stage that the model does not have gives an empty table.
 
     Returns:
         Columns ``rank``, ``probe``, ``energy_ratio``, ``excess`` and their ``…_low`` and ``…_high``.
     """
     steps = _stages(course.steps).get(stage, [])
     rows = []
-    for rank in (rank for rank in ranks if rank < course.dimension() / 2):
+    for rank in (rank for rank in ranks if steps and rank < course.dimension() / 2):
         at_rank = choices.model_copy(update={"rank": rank})
         table = stage_table(course, cells(course, at_rank, ["activation"], [basis], steps), at_rank)
         for probe, here in table[table["stage"] == stage].groupby("probe", sort=False):
@@ -220,13 +221,20 @@ def spectrum_table(course: Course, step: int, gradient: Gradient = "activation")
 
 
 def summarise(
-    collections: Mapping[str, Sequence[Collection]], choices: Choices
+    collections: Mapping[str, Sequence[Collection]],
+    choices: Choices,
+    gradients: Sequence[Gradient] = GRADIENTS,
+    bases: Sequence[Basis] | None = None,
 ) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
-    """The course of every model by label, and the stage tables of all in one; see :func:`course_table`."""
+    """The course of every model by label, and the stage tables of all in one.
+
+    Arguments are those of :func:`anisotropy.studies.tangent_cells.cells`, results those of :func:`course_table` and
+    :func:`stage_table`. A model for which none of ``bases`` exists has an empty course and no stages.
+    """
     courses, stages = {}, []
     for label, of_model in collections.items():
         course = Course(of_model, choices.weighting, choices.seed)
-        found = cells(course, choices)
+        found = cells(course, choices, gradients, bases)
         courses[label] = course_table(found, choices.draws)
         stages.append(stage_table(course, found, choices))
     return courses, pd.concat(stages, ignore_index=True)

@@ -14,7 +14,8 @@ Bases are fitted on the even blocks of documents and gradients measured on the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
@@ -91,54 +92,67 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     usable = blocks[0].shape[1] - is_causal(model)
     fixed = min(len(block) for block in blocks)
 
-    def passes(inputs: np.ndarray, *labels: np.ndarray) -> Iterator[tuple[list[Capture], int]]:
+    def passes(inputs: np.ndarray, *labels: np.ndarray) -> Iterator[tuple[int, list[Capture]]]:
         for start in range(0, len(inputs), _SEQUENCES_A_BATCH):
             place = slice(start, start + _SEQUENCES_A_BATCH)
             ids, *asked = (torch.from_numpy(array[place]).to(model.device) for array in (inputs, *labels))
             found = capture_each(model, ids, asked, probes=probes, places=places, readers=readers)
-            yield [_of_summed_loss(one, usable) for one in found], max(0, fixed - start)
+            yield start, [_of_summed_loss(one, usable) for one in found]
 
     tally = _Tally()
-    rows = sum(len(block) for block in blocks[::2]) * usable
     names = [f"{probe}.activation" for probe in probes] + [f"{probe}.weight" for probe in readers]
-    reservoirs = {name: _Reservoir(rows, parameters) for name in names}
+    to_fit = np.concatenate([_inputs(checkpoint, blocks, number, parameters)[0] for number in range(0, len(blocks), 2)])
+    reservoirs = {name: _Reservoir(len(to_fit) * usable, parameters) for name in names}
+    for _, (found,) in passes(to_fit):
+        for name, values in _activations(found):
+            tally.add(f"{name}.fit", 0, values)
+            reservoirs[name].offer(values)
+
+    held_out = range(1, len(blocks), 2)
+    texts = [_inputs(checkpoint, blocks, number, parameters) for number in held_out]
+    wrong = [shuffled(labels, parameters.seed + number) for number, (_, labels) in zip(held_out, texts, strict=True)]
+    ends = np.cumsum([0, *(len(blocks[number]) for number in held_out)])
+    weights = {name: _WeightGradients() for name in readers}
     loss = positions = 0.0
-    for number, ids in enumerate(blocks):
-        inputs, labels = inputs_and_labels(
-            ids,
-            checkpoint.objective,
-            mask_id=checkpoint.mask_id,
-            mask_share=parameters.mask_share,
-            seed=[parameters.seed, number],
-        )
-        if number % 2 == 0:
-            for (found,), _ in passes(inputs):
-                for name, values in _activations(found):
-                    tally.add(f"{name}.fit", 0, values)
-                    reservoirs[name].offer(values)
-            continue
-        weights = {(probe, role): _WeightGradient() for probe in readers for role in ("gradient", "shuffled")}
-        unpaired = {probe: _WeightGradient() for probe in readers}
-        for (found, wrong), within in passes(inputs, labels, shuffled(labels, parameters.seed + number)):
-            loss += (found.loss or 0.0) * found.positions
-            positions += found.positions
-            for name, values in _activations(found):
-                tally.add(f"{name}.held_out", 0, values)
-            for role, one in (("gradient", found), ("shuffled", wrong)):
+    dealer = np.random.default_rng(parameters.seed)
+    inputs, labels = (np.concatenate(arrays) for arrays in zip(*texts, strict=True))
+    for start, (found, under_wrong) in passes(inputs, labels, np.concatenate(wrong)):
+        loss += (found.loss or 0.0) * found.positions
+        positions += found.positions
+        for name, values in _activations(found):
+            tally.add(f"{name}.held_out", 0, values)
+        for block, (first, last) in enumerate(pairwise(ends - start)):
+            here = slice(max(0, first), max(0, last))
+            for role, one in (("gradient", found), ("shuffled", under_wrong)):
                 for probe, gradients in one.gradients.items():
-                    tally.add(f"{probe}.activation.{role}", number, gradients)
-                for probe in readers:
-                    weights[probe, role].add(one.reader_inputs[probe][:within], one.reader_gradients[probe][:within])
-            order = np.random.default_rng([parameters.seed, number]).permutation(within * usable)
-            for probe in readers:
-                unpaired[probe].add(found.reader_inputs[probe][:within], found.reader_gradients[probe][:within], order)
-        for (probe, role), weight in weights.items():
-            tally.add(f"{probe}.weight.{role}", number, weight.total)
-        for probe in readers:
-            tally.add(f"{probe}.weight.centred", 0, weights[probe, "gradient"].centred)
-            tally.add(f"{probe}.weight.unpaired", 0, unpaired[probe].total)
+                    tally.add(f"{probe}.activation.{role}", block, gradients[here])
+            # A weight gradient is a sum over tokens: every block gives the same number of them.
+            here = slice(max(0, first), max(0, first + fixed))
+            order = dealer.permutation(usable * len(inputs[start : start + _SEQUENCES_A_BATCH][here]))
+            for probe in readers if len(order) else ():
+                x = found.reader_inputs[probe][here]
+                weights[probe].add(block, x, found.reader_gradients[probe][here], "gradient")
+                weights[probe].add(block, x, under_wrong.reader_gradients[probe][here], "shuffled")
+                weights[probe].add(block, x, found.reader_gradients[probe][here], "unpaired", order)
+    for probe, sums in weights.items():
+        for role, parts in sums.totals().items():
+            for part, rows in parts:
+                tally.add(f"{probe}.weight.{role}", part, rows)
     arrays = {"loss": np.array(loss / positions), "weight_tokens": np.array(fixed * usable)}
     return arrays | tally.arrays() | {f"{name}.rows": kept.rows() for name, kept in reservoirs.items()}
+
+
+def _inputs(
+    checkpoint: Checkpoint, blocks: Sequence[np.ndarray], number: int, parameters: Parameters
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and labels of one block, the same at every checkpoint."""
+    return inputs_and_labels(
+        blocks[number],
+        checkpoint.objective,
+        mask_id=checkpoint.mask_id,
+        mask_share=parameters.mask_share,
+        seed=[parameters.seed, number],
+    )
 
 
 def _of_summed_loss(found: Capture, usable: int) -> Capture:
@@ -174,6 +188,8 @@ class _Tally:
         self._moments: dict[str, dict[int, Moments]] = {}
 
     def add(self, name: str, part: int, rows: torch.Tensor) -> None:
+        if not len(rows):
+            return
         parts = self._moments.setdefault(name, {})
         if part in parts:
             parts[part].update(rows)
@@ -183,7 +199,7 @@ class _Tally:
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}
         for name, by_part in self._moments.items():
-            parts = list(by_part.values())
+            parts = [by_part[part] for part in sorted(by_part)]
             row, column = np.triu_indices(parts[0].dimension)
             found[f"{name}.count"] = np.array([part.count for part in parts])
             found[f"{name}.mean"] = torch.stack([part.mean for part in parts]).cpu().numpy()
@@ -192,27 +208,37 @@ class _Tally:
         return found
 
 
-class _WeightGradient:
-    """Σ g xᵀ over the tokens of one block, streamed."""
+class _WeightGradients:
+    """Σ g xᵀ over the tokens of each block, streamed, for several g."""
 
     def __init__(self) -> None:
-        self.total = self._gradient_sum = self._input_sum = torch.zeros(())
-        self._count = 0
+        self._products: dict[str, dict[int, torch.Tensor]] = {}
+        self._means: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
 
-    def add(self, inputs: torch.Tensor, gradients: torch.Tensor, order: np.ndarray | None = None) -> None:
+    def add(
+        self, block: int, inputs: torch.Tensor, gradients: torch.Tensor, role: str, order: np.ndarray | None = None
+    ) -> None:
         """Add a batch (sequences, length, d); with ``order``, gradients are dealt out to tokens in that order."""
         x, g = inputs.flatten(0, 1), gradients.flatten(0, 1)
         if order is not None:
             g = g[torch.from_numpy(order).to(g.device)]
-        self.total = g.T @ x + self.total.to(x.device)
-        self._gradient_sum = g.sum(0) + self._gradient_sum.to(x.device)
-        self._input_sum = x.sum(0) + self._input_sum.to(x.device)
-        self._count += len(x)
+        products = self._products.setdefault(role, {})
+        products[block] = g.T @ x + products[block] if block in products else g.T @ x
+        if role == "gradient":
+            g_sum, x_sum, count = self._means.get(block, (torch.zeros_like(g[0]), torch.zeros_like(x[0]), 0))
+            self._means[block] = (g_sum + g.sum(0), x_sum + x.sum(0), count + len(x))
 
-    @property
-    def centred(self) -> torch.Tensor:
-        """The same about the means of inputs and gradients: n·Cov(g, x)."""
-        return self.total - torch.outer(self._gradient_sum, self._input_sum) / self._count
+    def totals(self) -> dict[str, list[tuple[int, torch.Tensor]]]:
+        """Weight gradients by role, with the part they belong to; the controls' blocks are all one part."""
+        found = {role: list(self._products.get(role, {}).items()) for role in ("gradient", "shuffled")}
+        found["unpaired"] = [(0, product) for product in self._products.get("unpaired", {}).values()]
+        found["centred"] = [
+            (0, product - torch.outer(g_sum, x_sum) / count)
+            for product, (g_sum, x_sum, count) in zip(
+                self._products.get("gradient", {}).values(), self._means.values(), strict=True
+            )
+        ]
+        return found
 
 
 class _Reservoir:
