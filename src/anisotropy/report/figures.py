@@ -23,6 +23,7 @@ FREQUENT, RARE = "#0072B2", "#D55E00"
 CONTROL, NULL, PAPER = "#6b6b6b", "#d9d9d9", "#009E73"
 TANGENT, NORMAL = "#332288", "#CC79A7"  # dark and light, so that grey prints keep them apart
 INK, DOTS = "#222222", "#8a8a8a"
+PCA, SEMI_NMF, ICA = "#EE6677", "#4477AA", "#228833"  # Tol's bright scheme, in the hues that the paper gives them
 # For models and other kinds without a meaning of their own: blue and orange stay with frequent and rare.
 PALETTE = ("#CC79A7", "#E69F00", "#56B4E9", "#8B6BB1", "#8A6A00", "#444444")
 MARKERS = ("o", "s", "D", "^", "v", "P")
