@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from anisotropy.report.rules.alignment import MATRIX_NAMES, METHOD_NAMES, METRIC_NAMES
+from anisotropy.report.rules.alignment import C6_THRESHOLD, MATRIX_NAMES, METHOD_NAMES, METRIC_NAMES, SHUFFLED_RUN
+from anisotropy.report.scorecard import Outcome, Verdict
 from anisotropy.report.tables import signed
-from anisotropy.studies.alignment_tables import mean_interval
+from anisotropy.studies.replicates import mean_interval
 
 
 def order(curves: pd.DataFrame, title: str) -> str:
@@ -107,6 +108,25 @@ def stopped(convergence: pd.DataFrame, titles: Mapping[str, str]) -> str:
         for row in late.to_dict("records")
     ]
     return f"**Note.** Some decompositions stopped at their last iteration before converging: {'; '.join(parts)}."
+
+
+def without_meaning(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
+    """How many of C6's verdicts that hold would pass the same threshold in the run trained on shuffled labels."""
+    lines = []
+    for model in dict.fromkeys(verdict.model for verdict in verdicts):
+        held = [verdict for verdict in verdicts if verdict.model == model and verdict.outcome is Outcome.HOLDS]
+        values = [value for verdict in held for name, value in verdict.controls if name == SHUFFLED_RUN]
+        if not held:
+            lines.append(f"{titles[model]}: no verdict holds.")
+        elif not values:
+            lines.append(f"{titles[model]}: no run on shuffled labels stands beside the {len(held)} that hold.")
+        else:
+            also = sum(value <= C6_THRESHOLD for value in values)
+            lines.append(
+                f"{titles[model]}: of the {len(held)} verdicts that hold, {also} would reach the threshold in the run "
+                f"on shuffled labels too, which learned how often words occur and nothing else."
+            )
+    return " ".join(lines)
 
 
 def missing_matrices(trends: pd.DataFrame, models: Sequence[str], titles: Mapping[str, str]) -> str:

@@ -38,6 +38,7 @@ from anisotropy.studies.first_block import LinearMap, find_linear_maps, reading
 NAME = "alignment"
 SOURCES = ("gradient", "shuffled")
 METRICS = ("mean", "top", "above_gap")
+MATRICES = ("first", "second", "embedding")
 _SEQUENCES_A_BATCH = 32
 _FLOOR_DRAWS = 5
 
@@ -63,7 +64,7 @@ class Parameters(BaseModel):
 
     probe: str = "T1_in"
     components: int = Field(51, ge=4)
-    text_tokens: int = Field(4_096, gt=0)
+    text_tokens: int = Field(5_120, gt=0)
     tokens: int = Field(4_096, gt=0)
     groups: int = Field(5, ge=2)
     weight_seeds: int = Field(3, ge=1)
@@ -289,7 +290,7 @@ def _weights(
 ) -> dict[str, np.ndarray]:
     """Correlations of a matrix's concepts, by rank, with the images of the data's concepts, one set a seed."""
     tables, floors = [], []
-    stream = 10 + ("first", "second", "embedding").index(matrix)
+    stream = 10 + MATRICES.index(matrix)
     for number in range(min(parameters.weight_seeds, len(concepts))):
         k = len(concepts[number].components)
         found = _concepts(rows, method, k, parameters, stream, number, f"{where}, {matrix} matrix")

@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from anisotropy.concepts.decompositions import METHODS
 from anisotropy.concepts.matching import matched_pairs
 from anisotropy.statistics import correlation
-from anisotropy.studies.alignment import METRICS, SOURCES
+from anisotropy.studies.alignment import MATRICES, METRICS, SOURCES
+from anisotropy.studies.replicates import mean_interval
 from anisotropy.studies.results import Collection
 
-MATRICES = ("first", "second", "embedding")
 Pairing = Literal["matched", "best"]
-
-
-class Interval(NamedTuple):
-    """A mean with its two-sided 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Mean of independent replicates with Student's t interval, mean ± t · s/√n with n − 1 degrees of freedom.
-
-    With the five groups of this study a bootstrap would be too narrow by a factor of 1.6.
-
-    Raises:
-        ValueError: fewer than two values, or one that is not finite.
-    """
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1 or len(found) < 2 or not np.isfinite(found).all():
-        raise ValueError(f"an interval needs at least 2 finite values, got {found.tolist()}")
-    from scipy import stats
-
-    quantile = float(stats.t.ppf((1 + confidence) / 2, len(found) - 1))
-    half = quantile * float(found.std(ddof=1)) / np.sqrt(len(found))
-    return Interval(float(found.mean()), float(found.mean() - half), float(found.mean() + half))
 
 
 def alignment_table(collections: Sequence[Collection]) -> pd.DataFrame:

@@ -10,13 +10,14 @@ import pandas as pd
 from anisotropy.errors import UserError
 from anisotropy.report.scorecard import Outcome, Verdict
 from anisotropy.report.tables import signed
-from anisotropy.studies.alignment_tables import MATRICES, Interval, mean_interval
+from anisotropy.studies.replicates import Interval, mean_interval
 
 C5_BETTER = ("pca", "semi_nmf")
 C6_THRESHOLD = -0.24  # the one-sided 5 % point of Spearman's ρ for the 51 ranks of Figure 7
 METHOD_NAMES = {"pca": "PCA", "semi_nmf": "Semi-NMF", "ica": "ICA"}
 METRIC_NAMES = {"mean": "all concepts", "top": "ten best", "above_gap": "above the gap"}
 MATRIX_NAMES = {"first": "first MLP map", "second": "second MLP map", "embedding": "embedding"}
+SHUFFLED_RUN = "run on shuffled labels"
 _UNTRAINED, _SHUFFLED = "untrained", "gradients of shuffled labels"
 
 
@@ -81,7 +82,7 @@ def _judge_c5(table: pd.DataFrame, model: str, run: str | None, method: str, met
     }
     if run is not None and (trained := table[table["model"] == run])["step"].max() > 0:
         numbers = _advantage(trained, method, "gradient", int(trained["step"].max()))
-        values["run on shuffled labels"] = float(numbers.mean())
+        values[SHUFFLED_RUN] = float(numbers.mean())
     outcome, reason = _decide_c5(found, METHOD_NAMES[method])
     estimate = float(np.mean([interval.mean for interval, _ in found]))
     low, high = min(i.low for i, _ in found), max(i.high for i, _ in found)
@@ -154,7 +155,7 @@ def stronger_concepts_align(trends: pd.DataFrame, controls: Mapping[str, str]) -
             method,
         )
         for model in models
-        for matrix in MATRICES
+        for matrix in MATRIX_NAMES
         for method in METHOD_NAMES
     ]
 
@@ -173,7 +174,7 @@ def _judge_c6(table: pd.DataFrame, model: str, run: str | None, matrix: str, met
     values = [(_UNTRAINED, float(untrained["rho"].mean()))] if len(untrained) else []
     other = table[table["model"] == run]
     if len(other) and other["step"].max() > 0:
-        values.append(("run on shuffled labels", float(other.sort_values("step")["rho"].iloc[-1])))
+        values.append((SHUFFLED_RUN, float(other.sort_values("step")["rho"].iloc[-1])))
     outcome, reason = _decide_c6(last, untrained)
     return Verdict(
         "C6",
