@@ -127,8 +127,8 @@ def grid(ranks: pd.DataFrame, method: str) -> pd.DataFrame:
 
 
 def colour_limit(ranks: pd.DataFrame) -> float:
-    """What full brightness means: the correlation that 2 % of the pixels exceed, rounded up to a tenth."""
-    return max(0.1, float(np.ceil(ranks["correlation"].quantile(0.98) * 10 - 1e-9) / 10))
+    """What full brightness means: the correlation that one pixel in 200 exceeds, rounded up to a tenth."""
+    return max(0.1, float(np.ceil(ranks["correlation"].quantile(0.995) * 10 - 1e-9) / 10))
 
 
 def draw_rgb(ranks: pd.DataFrame, title: str) -> tuple[Figure, str]:

@@ -77,12 +77,13 @@ def step_axis(axis: Axes, steps: Iterable[int]) -> None:
     axis.minorticks_off()
 
 
-def show(figure: Figure, alt: str) -> None:
+def show(figure: Figure, alt: str, colours: int | None = 256) -> None:
     """Put a figure on the page as a picture with alternative text, and close it.
 
     Args:
         figure: drawn, in :func:`style`.
         alt: what a person who cannot see it should know; computed where it states a result.
+        colours: how many the picture may have; ``None`` for a picture whose colours are its data.
 
     Raises:
         ValueError: an empty alternative text.
@@ -92,9 +93,12 @@ def show(figure: Figure, alt: str) -> None:
     drawn, small = BytesIO(), BytesIO()
     figure.savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
     plt.close(figure)
-    # 256 colours are enough for these figures and a third of the size.
+    # 256 colours are enough for most figures and a third of the size.
     with PIL.Image.open(drawn) as full:
-        full.convert("RGB").quantize(256, dither=PIL.Image.Dither.NONE).save(small, format="png", optimize=True)
+        picture = full.convert("RGB")
+        if colours is not None:
+            picture = picture.quantize(colours, dither=PIL.Image.Dither.NONE)
+        picture.save(small, format="png", optimize=True)
     width = round(figure.get_size_inches()[0] * _PAGE_PIXELS_PER_INCH)
-    picture = Image(data=small.getvalue(), format="png", width=width, alt=alt)
-    display(picture, metadata={"image/png": {"alt": alt, "width": width}})
+    image = Image(data=small.getvalue(), format="png", width=width, alt=alt)
+    display(image, metadata={"image/png": {"alt": alt, "width": width}})
