@@ -87,12 +87,13 @@ def gap_sizes(table: pd.DataFrame, title: str) -> str:
     return f"{title}, pairs above the gap at the last checkpoint, over groups of text: {', '.join(parts)}."
 
 
-def floor(curves: pd.DataFrame, dimensions: int, title: str) -> str:
-    """The floor of matching beside its formula, and what selection adds to it."""
+def floor(curves: pd.DataFrame, concepts: int, dimensions: int, title: str) -> str:
+    """The floor of matching, beside its rule of thumb where that applies (about 50 concepts), and after selection."""
     rows = curves[curves["source"] == "gradient"].groupby("metric")["baseline"].mean()
+    rule = f" (2.3/√d = {2.3 / dimensions**0.5:.2f})" if 45 <= concepts <= 55 else ""
     return (
-        f"{title} (d = {dimensions:,}): rotated concepts reach {rows['mean']:.2f} on average over all pairs "
-        f"(2.3/√d = {2.3 / dimensions**0.5:.2f}) and {rows['top']:.2f} over the ten best."
+        f"{title} ({concepts} concepts, d = {dimensions:,}): rotated concepts reach {rows['mean']:.2f} on average over "
+        f"all pairs{rule} and {rows['top']:.2f} over the ten best."
     )
 
 
@@ -114,17 +115,19 @@ def without_meaning(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> s
     """How many of C6's verdicts that hold would pass the same threshold in the run trained on shuffled labels."""
     lines = []
     for model in dict.fromkeys(verdict.model for verdict in verdicts):
+        count = sum(verdict.model == model for verdict in verdicts)
         held = [verdict for verdict in verdicts if verdict.model == model and verdict.outcome is Outcome.HOLDS]
         values = [value for verdict in held for name, value in verdict.controls if name == SHUFFLED_RUN]
         if not held:
             lines.append(f"{titles[model]}: no verdict holds.")
         elif not values:
-            lines.append(f"{titles[model]}: no run on shuffled labels stands beside the {len(held)} that hold.")
+            lines.append(f"{titles[model]}: no run on shuffled labels stands beside it.")
         else:
             also = sum(value <= C6_THRESHOLD for value in values)
             lines.append(
-                f"{titles[model]}: of the {len(held)} verdicts that hold, {also} would reach the threshold in the run "
-                f"on shuffled labels too, which learned how often words occur and nothing else."
+                f"{titles[model]}: {len(held)} of {count} verdicts hold. In {also} of these {len(held)}, ρ is at most "
+                f"{signed(C6_THRESHOLD)} in the run on shuffled labels too, which could learn how often words occur and "
+                f"nothing else."
             )
     return " ".join(lines)
 
