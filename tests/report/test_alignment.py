@@ -184,6 +184,33 @@ def test_the_gap_and_the_floor_in_words():
     assert "2.3" not in words.floor(curves_of(), 16, 32, "Mini")
 
 
+def token_table(likeness):
+    """Concepts that are tokens 0, 1, … with the given likeness per method, the same at both steps and parts."""
+    return pd.DataFrame(
+        [
+            {"step": step, "part": part, "method": method, "rank": i, "token_id": i, "likeness": value, "chance": 0.3}
+            for step in (0, 448)
+            for part in ("data", "gradient")
+            for method, values in likeness.items()
+            for i, value in enumerate(values)
+        ]
+    )
+
+
+def test_concepts_that_are_tokens_are_counted_and_named():
+    tokens = token_table({"pca": [0.2, 0.3], "semi_nmf": [0.5, 0.9], "ica": [0.85, 0.95]})
+    sentence = words.token_sentence(tokens, "Mini")
+    assert "100% of the data's concepts are a single frequent token's with ICA; before training 100%" in sentence
+    assert "0% with PCA, 50% with Semi-NMF" in sentence
+    table = words.token_shares(tokens, "Mini", lambda ids: [f"t{i}" for i in ids])
+    row = table[(table["method"] == "ICA") & (table["concepts of"] == "data")].iloc[0]
+    assert row["a token's (|ρ| ≥ 0.8)"] == "2 of 2"
+    assert row["nearest tokens"] == "t1 t0"
+    assert row["median likeness |ρ|"] == pytest.approx(0.9)
+    none = words.token_sentence(token_table({method: [0.2, 0.3] for method in METHOD_NAMES}), "Mini")
+    assert "with no method are more than a tenth" in none
+
+
 def test_fits_that_did_not_converge_are_a_note():
     table = pd.DataFrame(
         [{"model": "model", "part": "data", "method": method, "converged": 7, "fits": 7} for method in METHOD_NAMES]

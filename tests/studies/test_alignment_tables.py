@@ -107,6 +107,22 @@ def test_one_seed_has_no_spread():
     assert (tables.rank_table([collection(0)])["spread"] == 0).all()
 
 
+def test_token_table_keeps_ranks_and_steps():
+    found = []
+    for step in (0, 8):
+        one = collection(step)
+        for part in ("data", "gradient"):
+            for method in METHODS:
+                one.arrays[f"{part}_{method}_token"] = np.array([5, 3, 5])
+                one.arrays[f"{part}_{method}_likeness"] = np.array([0.9, 0.2, 0.4]) * (step == 8)
+        one.arrays["chance_likeness"] = np.array([0.3])
+        found.append(one)
+    table = tables.token_table(found)
+    assert len(table) == 2 * 2 * 3 * 3
+    row = table[(table["step"] == 8) & (table["part"] == "gradient") & (table["method"] == "ica")].iloc[1]
+    assert row.drop("method").tolist() == [8, "gradient", 1, 3, 0.2, 0.3]
+
+
 def test_convergence_counts_fits():
     table = tables.convergence({"model": [collection(0), collection(8)]})
     assert set(table[table["method"] == "ica"]["converged"]) == {6}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -75,6 +75,62 @@ def _excess(table: pd.DataFrame, source: str, step: int) -> pd.DataFrame:
     return here.pivot(index="group", columns="method", values="excess")
 
 
+TOKEN_LIKENESS = 0.8  # from here on a concept is called a token's
+
+
+def token_shares(tokens: pd.DataFrame, title: str, text_of: Callable[[Iterable[int]], list[str]]) -> pd.DataFrame:
+    """How many concepts are single tokens at the last checkpoint, and which come nearest, a row per part and method.
+
+    Args:
+        tokens: one model's :func:`anisotropy.studies.alignment_tables.token_table`.
+        title: of the model.
+        text_of: token ids to readable text.
+    """
+    last = tokens[tokens["step"] == tokens["step"].max()]
+    rows = []
+    for part in ("data", "gradient"):
+        for method, name in METHOD_NAMES.items():
+            own = last[(last["part"] == part) & (last["method"] == method)].sort_values("likeness", ascending=False)
+            alike = int((own["likeness"] >= TOKEN_LIKENESS).sum())
+            nearest = own.drop_duplicates("token_id")["token_id"].head(5)
+            rows.append(
+                {
+                    "model": title,
+                    "concepts of": part,
+                    "method": name,
+                    "median likeness |ρ|": own["likeness"].median(),
+                    "by chance |ρ|": own["chance"].mean(),
+                    f"a token's (|ρ| ≥ {TOKEN_LIKENESS:g})": f"{alike} of {len(own)}",
+                    "nearest tokens": " ".join(text_of(nearest)),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def token_sentence(tokens: pd.DataFrame, title: str) -> str:
+    """Which method's data concepts are single tokens most often, at the last checkpoint and before training."""
+    data = tokens[tokens["part"] == "data"]
+    last = _token_shares_at(data, int(data["step"].max()))
+    highest = max(last, key=lambda method: last[method])
+    if last[highest] < 0.1:
+        return f"{title}: with no method are more than a tenth of the data's concepts single tokens."
+    others = ", ".join(f"{last[method]:.0%} with {name}" for method, name in METHOD_NAMES.items() if method != highest)
+    before = ""
+    if data["step"].min() == 0 < data["step"].max():
+        before = f"; before training {_token_shares_at(data, 0)[highest]:.0%}"
+    return (
+        f"{title}: {last[highest]:.0%} of the data's concepts are a single frequent token's with "
+        f"{METHOD_NAMES[highest]}{before} ({others} at the last checkpoint)."
+    )
+
+
+def _token_shares_at(data: pd.DataFrame, step: int) -> dict[str, float]:
+    here = data[data["step"] == step]
+    return {
+        method: float((here[here["method"] == method]["likeness"] >= TOKEN_LIKENESS).mean()) for method in METHOD_NAMES
+    }
+
+
 def gap_sizes(table: pd.DataFrame, title: str) -> str:
     """How many pairs lie above the spectral gap at the last checkpoint, smallest to largest over groups."""
     last = table[(table["step"] == table["step"].max()) & (table["source"] == "gradient")]
@@ -126,8 +182,8 @@ def without_meaning(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> s
             also = sum(value <= C6_THRESHOLD for value in values)
             lines.append(
                 f"{titles[model]}: {len(held)} of {count} verdicts hold. In {also} of these {len(held)}, ρ is at most "
-                f"{signed(C6_THRESHOLD)} in the run on shuffled labels too, which could learn how often words occur and "
-                f"nothing else."
+                f"{signed(C6_THRESHOLD)} in the run on shuffled labels too, which could learn how often words occur "
+                f"and nothing else."
             )
     return " ".join(lines)
 

@@ -57,6 +57,7 @@ class Parameters(BaseModel):
         tolerance: of Semi-NMF and ICA, see :func:`anisotropy.concepts.decompositions.decompose`.
         iterations: of Semi-NMF and ICA at most.
         rotations: random rotations behind each baseline.
+        named_tokens: how many of the most frequent tokens are held against each concept.
         seed: of samples, labels, decompositions and rotations; each draws from a stream of its own.
     """
 
@@ -72,6 +73,7 @@ class Parameters(BaseModel):
     tolerance: float = Field(1e-3, gt=0)
     iterations: int = Field(100, ge=1)
     rotations: int = Field(10, ge=1)
+    named_tokens: int = Field(200, ge=1)
     seed: int = 0
 
 
@@ -97,6 +99,8 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
           concepts, best first; ``…_matched`` (g, 3), the three metrics in the order of :data:`METRICS`;
           ``…_rotated`` (g, r, 3) the same of rotated concepts; ``…_gap`` (g,) how many pairs lie above the gap;
         - per method ``data_…`` and ``gradient_…`` (k, d), the concepts of the first group, strongest first;
+        - of these, ``…_token`` (k,), among the most frequent tokens the one whose embedding is most like the concept,
+          and ``…_likeness`` (k,), their ``|Pearson|``; ``chance_likeness`` (1,), the mean of random directions;
         - per part (``data``, ``gradient``, ``shuffled``) and method ``…_converged`` (g,) and ``…_loss`` (g,), the
           share of ‖A‖² not reconstructed;
         - per matrix (``first``, ``second`` where :func:`find_linear_maps` finds them, ``embedding``) and method
@@ -137,12 +141,12 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         for part in SOURCES:
             pairs = zip(found["data"], found[part], strict=True)
             arrays |= compare([(a.components, b.components) for a, b in pairs], f"{part}_{method}", parameters)
-        arrays[f"data_{method}"] = found["data"][0].components.astype(np.float32)
-        arrays[f"gradient_{method}"] = found["gradient"][0].components.astype(np.float32)
+        for part in ("data", "gradient"):
+            arrays[f"{part}_{method}"] = found[part][0].components.astype(np.float32)
         for matrix, rows in _matrices(checkpoint, maps, parameters).items():
             read = [group.data if matrix == "embedding" else group.read[matrix] for group in groups]
             arrays |= _weights(rows, matrix, method, found["data"], read, parameters, where)
-    return arrays
+    return arrays | _likest_tokens(arrays, *_frequent_tokens(checkpoint, text, parameters), parameters)
 
 
 def compare(pairs: Sequence[tuple[np.ndarray, np.ndarray]], name: str, parameters: Parameters) -> dict[str, np.ndarray]:
@@ -168,6 +172,29 @@ def compare(pairs: Sequence[tuple[np.ndarray, np.ndarray]], name: str, parameter
         f"{name}_rotated": np.array([np.transpose(_metrics(baseline)) for baseline in baselines]),
         f"{name}_gap": np.array([matching.gap_count for matching in matchings]),
     }
+
+
+def _frequent_tokens(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of the most frequent tokens (and the mask token, where there is one), and their embeddings less the mean."""
+    ids = np.argsort(-text.counts, kind="stable")[: parameters.named_tokens]
+    if checkpoint.mask_id is not None:
+        ids = np.append(ids[ids != checkpoint.mask_id], checkpoint.mask_id)
+    embedding = checkpoint.model.get_input_embeddings().weight.detach()
+    assert isinstance(embedding, torch.Tensor)
+    rows = embedding[torch.from_numpy(ids).to(embedding.device)].double() - embedding.mean(0, dtype=torch.float64)
+    return ids, rows.cpu().numpy()
+
+
+def _likest_tokens(
+    arrays: Mapping[str, np.ndarray], ids: np.ndarray, rows: np.ndarray, parameters: Parameters
+) -> dict[str, np.ndarray]:
+    """For each kept concept the token whose embedding is most like it, and the same for random directions."""
+    random = np.random.default_rng(_seed(parameters, 5)).standard_normal((200, rows.shape[1]))
+    found = {"chance_likeness": absolute_correlations(random, rows).max(1).mean(keepdims=True)}
+    for name in (f"{part}_{method}" for part in ("data", "gradient") for method in METHODS):
+        likeness = absolute_correlations(arrays[name], rows)
+        found |= {f"{name}_token": ids[likeness.argmax(1)], f"{name}_likeness": likeness.max(1)}
+    return found
 
 
 def _metrics(found: Matching | RotatedBaseline) -> list:

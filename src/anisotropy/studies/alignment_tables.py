@@ -188,6 +188,32 @@ def rank_trends(collections: Mapping[str, Sequence[Collection]], pairing: Pairin
     return pd.DataFrame(rows, columns=columns)
 
 
+def token_table(collections: Sequence[Collection]) -> pd.DataFrame:
+    """How far concepts of the first group are single frequent tokens.
+
+    Returns:
+        Columns ``step``, ``part`` (``data``, ``gradient``), ``method``, ``rank`` (0 the strongest), ``token_id``,
+        ``likeness`` (``|Pearson|`` with that token's embedding), ``chance`` (mean likeness of random directions).
+    """
+    parts = [
+        pd.DataFrame(
+            {
+                "step": collection.step,
+                "part": part,
+                "method": method,
+                "rank": np.arange(len(collection.arrays[f"{part}_{method}_token"])),
+                "token_id": collection.arrays[f"{part}_{method}_token"],
+                "likeness": collection.arrays[f"{part}_{method}_likeness"],
+                "chance": float(collection.arrays["chance_likeness"][0]),
+            }
+        )
+        for collection in collections
+        for part in ("data", "gradient")
+        for method in METHODS
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
 def convergence(collections: Mapping[str, Sequence[Collection]]) -> pd.DataFrame:
     """How many decompositions stopped by themselves, a row per model, part and method.
 
