@@ -151,7 +151,8 @@ def test_methods_differ_in_marker_and_in_lightness():
     [
         ({"pca": 0.1, "semi_nmf": 0.2, "ica": 0.3}, "ICA comes first, the reverse of the paper's caption"),
         ({"pca": 0.2, "semi_nmf": 0.3, "ica": 0.1}, "ICA comes last, as in the paper's caption"),
-        ({"pca": 0.1, "semi_nmf": 0.3, "ica": 0.2}, "ICA lies between the others"),
+        ({"pca": 0.1, "semi_nmf": 0.3, "ica": 0.2}, "ICA comes neither first nor last beyond doubt"),
+        ({"pca": 0.1, "semi_nmf": 0.1, "ica": 0.105}, "the intervals overlap"),
     ],
 )
 def test_the_order_of_methods_in_words(values, expected):
