@@ -203,13 +203,30 @@ def test_concepts_that_are_tokens_are_counted_and_named():
     sentence = words.token_sentence(tokens, "Mini")
     assert "100% of the data's concepts are a single frequent token's with ICA; before training 100%" in sentence
     assert "0% with PCA, 50% with Semi-NMF" in sentence
-    table = words.token_shares(tokens, "Mini", lambda ids: [f"t{i}" for i in ids])
+    table = words.token_shares(tokens, lambda ids: [f"t{i}" for i in ids])
     row = table[(table["method"] == "ICA") & (table["concepts of"] == "data")].iloc[0]
     assert row["a token's (|ρ| ≥ 0.8)"] == "2 of 2"
     assert row["nearest tokens"] == "t1 t0"
     assert row["median likeness |ρ|"] == pytest.approx(0.9)
     none = words.token_sentence(token_table({method: [0.2, 0.3] for method in METHOD_NAMES}), "Mini")
     assert "with no method are more than a tenth" in none
+
+
+def test_partners_that_share_a_token_are_counted():
+    pairs = pd.DataFrame(
+        {
+            "correlation": [0.9, 0.7, 0.5, 0.3],
+            "data_token": [1, 2, 3, 4],
+            "gradient_token": [1, 5, 3, 4],
+            "data_likeness": [0.9, 0.85, 0.1, 0.2],
+        }
+    )
+    assert words.shared_tokens(pairs, "ica") == (
+        "The 2 ICA concepts that are a token's align at 0.80 on average, the other 2 at 0.40; 1 of the 2 have a partner "
+        "that is nearest to the same token."
+    )
+    assert "None of PCA's" in words.shared_tokens(pairs.assign(data_likeness=0.5), "pca")
+    assert "other" not in words.shared_tokens(pairs.assign(data_likeness=0.9), "ica")
 
 
 def test_fits_that_did_not_converge_are_a_note():

@@ -123,6 +123,24 @@ def test_token_table_keeps_ranks_and_steps():
     assert row.drop("method").tolist() == [8, "gradient", 1, 3, 0.2, 0.3]
 
 
+def test_token_pairs_follow_the_matching():
+    random = np.random.default_rng(2)
+    concepts = np.linalg.qr(random.standard_normal((32, 6)))[0].T
+    order = random.permutation(6)
+    one = collection(8)
+    one.arrays.update(
+        data_ica=concepts,
+        gradient_ica=-concepts[order] + 0.01 * np.arange(6)[:, None] * random.standard_normal((6, 32)),
+        data_ica_token=np.arange(6),
+        gradient_ica_token=order,
+        data_ica_likeness=np.arange(6) / 10,
+    )
+    pairs = tables.token_pairs(one, "ica")
+    assert (pairs["data_token"] == pairs["gradient_token"]).all()
+    assert (pairs["data_likeness"] == pairs["data_token"] / 10).all()
+    assert pairs["correlation"].is_monotonic_decreasing
+
+
 def test_convergence_counts_fits():
     table = tables.convergence({"model": [collection(0), collection(8)]})
     assert set(table[table["method"] == "ica"]["converged"]) == {6}

@@ -80,12 +80,11 @@ def _excess(table: pd.DataFrame, source: str, step: int) -> pd.DataFrame:
 TOKEN_LIKENESS = 0.8  # from here on a concept is called a token's
 
 
-def token_shares(tokens: pd.DataFrame, title: str, text_of: Callable[[Iterable[int]], list[str]]) -> pd.DataFrame:
+def token_shares(tokens: pd.DataFrame, text_of: Callable[[Iterable[int]], list[str]]) -> pd.DataFrame:
     """How many concepts are single tokens at the last checkpoint, and which come nearest, a row per part and method.
 
     Args:
         tokens: one model's :func:`anisotropy.studies.alignment_tables.token_table`.
-        title: of the model.
         text_of: token ids to readable text.
     """
     last = tokens[tokens["step"] == tokens["step"].max()]
@@ -97,7 +96,6 @@ def token_shares(tokens: pd.DataFrame, title: str, text_of: Callable[[Iterable[i
             nearest = own.drop_duplicates("token_id")["token_id"].head(5)
             rows.append(
                 {
-                    "model": title,
                     "concepts of": part,
                     "method": name,
                     "median likeness |ρ|": own["likeness"].median(),
@@ -123,6 +121,26 @@ def token_sentence(tokens: pd.DataFrame, title: str) -> str:
     return (
         f"{title}: {last[highest]:.0%} of the data's concepts are a single frequent token's with "
         f"{METHOD_NAMES[highest]}{before} ({others} at the last checkpoint)."
+    )
+
+
+def shared_tokens(pairs: pd.DataFrame, method: str) -> str:
+    """Whether concepts that are tokens align more than others, and with a gradient concept near the same token.
+
+    Args:
+        pairs: what :func:`anisotropy.studies.alignment_tables.token_pairs` returned.
+        method: a key of ``METHOD_NAMES``.
+    """
+    tokens = pairs[pairs["data_likeness"] >= TOKEN_LIKENESS]
+    others = pairs[pairs["data_likeness"] < TOKEN_LIKENESS]
+    if tokens.empty:
+        return f"None of {METHOD_NAMES[method]}'s data concepts is a single token's."
+    same = int((tokens["data_token"] == tokens["gradient_token"]).sum())
+    rest = f", the other {len(others)} at {others['correlation'].mean():.2f}" if len(others) else ""
+    return (
+        f"The {len(tokens)} {METHOD_NAMES[method]} concepts that are a token's align at "
+        f"{tokens['correlation'].mean():.2f} on average{rest}; {same} of the {len(tokens)} have a partner that is nearest "
+        f"to the same token."
     )
 
 

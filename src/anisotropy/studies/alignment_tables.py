@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from anisotropy.concepts.decompositions import METHODS
-from anisotropy.concepts.matching import matched_pairs
+from anisotropy.concepts.decompositions import METHODS, Method
+from anisotropy.concepts.matching import match, matched_pairs
 from anisotropy.statistics import correlation
 from anisotropy.studies.alignment import MATRICES, METRICS, SOURCES
 from anisotropy.studies.replicates import mean_interval
@@ -212,6 +212,24 @@ def token_table(collections: Sequence[Collection]) -> pd.DataFrame:
         for method in METHODS
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def token_pairs(collection: Collection, method: Method) -> pd.DataFrame:
+    """The matched pairs of the first group, with the token nearest to either concept.
+
+    Returns:
+        Columns ``correlation`` (best first), ``data_token``, ``gradient_token`` (ids), ``data_likeness``.
+    """
+    arrays = collection.arrays
+    found = match(arrays[f"data_{method}"], arrays[f"gradient_{method}"])
+    return pd.DataFrame(
+        {
+            "correlation": found.correlations,
+            "data_token": arrays[f"data_{method}_token"][found.first],
+            "gradient_token": arrays[f"gradient_{method}_token"][found.second],
+            "data_likeness": arrays[f"data_{method}_likeness"][found.first],
+        }
+    )
 
 
 def convergence(collections: Mapping[str, Sequence[Collection]]) -> pd.DataFrame:
