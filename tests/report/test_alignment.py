@@ -222,8 +222,8 @@ def test_partners_that_share_a_token_are_counted():
         }
     )
     assert words.shared_tokens(pairs, "ica") == (
-        "The 2 ICA concepts that are a token's align at 0.80 on average, the other 2 at 0.40; 1 of the 2 have a partner "
-        "that is nearest to the same token."
+        "The 2 ICA concepts that are a token's align at 0.80 on average, the other 2 at 0.40; 1 of the 2 have a "
+        "partner that is nearest to the same token."
     )
     assert "None of PCA's" in words.shared_tokens(pairs.assign(data_likeness=0.5), "pca")
     assert "other" not in words.shared_tokens(pairs.assign(data_likeness=0.9), "ica")

@@ -139,8 +139,8 @@ def shared_tokens(pairs: pd.DataFrame, method: str) -> str:
     rest = f", the other {len(others)} at {others['correlation'].mean():.2f}" if len(others) else ""
     return (
         f"The {len(tokens)} {METHOD_NAMES[method]} concepts that are a token's align at "
-        f"{tokens['correlation'].mean():.2f} on average{rest}; {same} of the {len(tokens)} have a partner that is nearest "
-        f"to the same token."
+        f"{tokens['correlation'].mean():.2f} on average{rest}; {same} of the {len(tokens)} have a partner that is "
+        f"nearest to the same token."
     )
 
 
