@@ -33,6 +33,7 @@ from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
 from anisotropy.models.objectives import inputs_and_labels, shuffled
 from anisotropy.models.probes import batches, capture, find_places
+from anisotropy.process import one_blas_thread
 from anisotropy.studies.first_block import LinearMap, find_linear_maps, reading
 
 NAME = "alignment"
@@ -111,6 +112,11 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         ValueError: the family has no such probe; or data that cannot be decomposed (not finite, constant, fewer rows
             than concepts), with what and where.
     """
+    with one_blas_thread():
+        return _collect(checkpoint, text, parameters)
+
+
+def _collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> dict[str, np.ndarray]:
     maps = find_linear_maps(checkpoint.model)
     groups = list(_groups(checkpoint, text, parameters, maps))
     d = groups[0].data.shape[1]
