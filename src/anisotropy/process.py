@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 _LARGE = 1 << 30
@@ -15,6 +17,20 @@ def share_cores() -> None:
     Only libraries that are loaded afterwards, and processes started from this one, see it.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let NumPy and SciPy compute matrix products in one thread inside the ``with`` block.
+
+    Thousands of products of small matrices gain nothing from a second thread, and where another process is busy the
+    threads spin while they wait for each other: concepts of 1,000 rows took ten times as long. torch is left as it is.
+    """
+    # It comes with scikit-learn, and is slow to import.
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(1, "blas"):
+        yield
 
 
 def keep_freed_memory() -> bool:

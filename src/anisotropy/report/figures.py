@@ -23,6 +23,7 @@ FREQUENT, RARE = "#0072B2", "#D55E00"
 CONTROL, NULL, PAPER = "#6b6b6b", "#d9d9d9", "#009E73"
 TANGENT, NORMAL = "#332288", "#CC79A7"  # dark and light, so that grey prints keep them apart
 INK, DOTS = "#222222", "#8a8a8a"
+PCA, SEMI_NMF, ICA = "#EE6677", "#4477AA", "#228833"  # Tol's bright scheme, in the hues that the paper gives them
 # For models and other kinds without a meaning of their own: blue and orange stay with frequent and rare.
 PALETTE = ("#CC79A7", "#E69F00", "#56B4E9", "#8B6BB1", "#8A6A00", "#444444")
 MARKERS = ("o", "s", "D", "^", "v", "P")
@@ -76,12 +77,13 @@ def step_axis(axis: Axes, steps: Iterable[int]) -> None:
     axis.minorticks_off()
 
 
-def show(figure: Figure, alt: str) -> None:
+def show(figure: Figure, alt: str, colours: int | None = 256) -> None:
     """Put a figure on the page as a picture with alternative text, and close it.
 
     Args:
         figure: drawn, in :func:`style`.
         alt: what a person who cannot see it should know; computed where it states a result.
+        colours: how many the picture may have; ``None`` for a picture whose colours are its data.
 
     Raises:
         ValueError: an empty alternative text.
@@ -91,9 +93,12 @@ def show(figure: Figure, alt: str) -> None:
     drawn, small = BytesIO(), BytesIO()
     figure.savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
     plt.close(figure)
-    # 256 colours are enough for these figures and a third of the size.
+    # 256 colours are enough for most figures and a third of the size.
     with PIL.Image.open(drawn) as full:
-        full.convert("RGB").quantize(256, dither=PIL.Image.Dither.NONE).save(small, format="png", optimize=True)
+        picture = full.convert("RGB")
+        if colours is not None:
+            picture = picture.quantize(colours, dither=PIL.Image.Dither.NONE)
+        picture.save(small, format="png", optimize=True)
     width = round(figure.get_size_inches()[0] * _PAGE_PIXELS_PER_INCH)
-    picture = Image(data=small.getvalue(), format="png", width=width, alt=alt)
-    display(picture, metadata={"image/png": {"alt": alt, "width": width}})
+    image = Image(data=small.getvalue(), format="png", width=width, alt=alt)
+    display(image, metadata={"image/png": {"alt": alt, "width": width}})

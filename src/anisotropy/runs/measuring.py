@@ -22,7 +22,7 @@ from anisotropy.studies.results import Collection, Key, ResultStore
 if TYPE_CHECKING:
     import torch
 
-STUDIES = ("frequency", "tangents", "updates")
+STUDIES = ("frequency", "tangents", "updates", "alignment")
 
 Steps = str | int | list[int]
 Request = tuple[str, BaseModel]
