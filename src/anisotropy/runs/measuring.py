@@ -22,7 +22,7 @@ from anisotropy.studies.results import Collection, Key, ResultStore
 if TYPE_CHECKING:
     import torch
 
-STUDIES = ("frequency",)
+STUDIES = ("frequency", "concept_tables")
 
 Steps = str | int | list[int]
 Request = tuple[str, BaseModel]

@@ -1,0 +1,212 @@
+"""Sentences of the concept chapter, computed from its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from anisotropy.report.scorecard import Outcome, Verdict
+
+
+def convergence_note(fits: pd.DataFrame, titles: Mapping[str, str]) -> str:
+    """Whether the factorisations stopped by themselves, in one sentence a model."""
+    sentences = []
+    for model, own in fits.groupby("model", sort=False):
+        missed, total = int(own["not_converged"].sum()), int(own["fits"].sum())
+        if missed:
+            sentences.append(
+                f"**Note.** For {titles[model]}, {missed} of {total} factorisations were stopped before their loss "
+                "settled; raise `max_iter` or `tol`."
+            )
+        else:
+            sentences.append(
+                f"For {titles[model]} all {total} factorisations settled, after at most {own['iterations'].max()} "
+                "iterations."
+            )
+    return " ".join(sentences)
+
+
+def graph_note(table: pd.DataFrame) -> str:
+    """How often the graph estimator has an answer for concept directions, and for random ones."""
+    own = table[(table["metric"] == "id_graph") & (table["reading"] == "per_checkpoint")]
+    with_answer, possible = int(own["estimates"].sum()), int(own["possible"].sum())
+    return (
+        f"`id_graph` has an estimate in {with_answer} of {possible} cases of a window, layer and seed. Elsewhere its "
+        "graph of three neighbours falls into pieces, or the histogram of paths has no rising side to fit. Brackets "
+        "mark cells in which some seeds gave none."
+    )
+
+
+def against_random(table: pd.DataFrame, random: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
+    """Which late effective ranks of concepts lie below that of random directions, in one sentence a model."""
+    sentences = []
+    for model, own in table.groupby("model", sort=False):
+        last = own["window"].iloc[-1] if own.empty else list(dict.fromkeys(own["window"]))[-1]
+        rows = own[
+            (own["window"] == last) & (own["reading"] == "per_checkpoint") & (own["metric"] == "effective_rank")
+        ].set_index("layer")["value"]
+        null = random[str(model)].set_index("metric").loc["effective_rank"]
+        below = [layer for layer, value in rows.items() if value < null["value"] - 2 * null["spread"]]
+        values = ", ".join(f"{layer} {value:.1f}" for layer, value in rows.items())
+        where = f"below it at the {' and '.join(map(str, below))} layer" if below else "at no layer below it"
+        sentences.append(
+            f"{titles[str(model)]}, last window: effective rank {values}; as many random directions have "
+            f"{null['value']:.1f} ± {null['spread']:.1f}. It is {where}."
+        )
+    return " ".join(sentences)
+
+
+def agreement_words(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
+    """What two seeds agree on, and what equal seeds pretend, in two sentences a model."""
+    sentences = []
+    for model, table in tables.items():
+        last = table[table["step"] == table["step"].max()].pivot(index="layer", columns="comparison", values="value")
+        lowest, highest = last["seeds"].idxmin(), last["seeds"].idxmax()
+        sentences.append(
+            f"{titles[model]}: two seeds agree with a mean matched |cosine| of {last.loc[lowest, 'seeds']:.2f} "
+            f"({lowest} layer) to {last.loc[highest, 'seeds']:.2f} ({highest} layer) at the last checkpoint; random "
+            f"directions reach {last['random'].mean():.2f}."
+        )
+        if "next, same seed" in last:
+            row = (last["next, same seed"] - last["next, other seed"]).idxmax()
+            same, other = last.loc[row, "next, same seed"], last.loc[row, "next, other seed"]
+            if same > other + 0.05:
+                sentences.append(
+                    f"Against the checkpoint before, equal seeds give {same:.2f} and different ones {other:.2f} ({row} "
+                    "layer): the difference is memory of the start, not stability of concepts."
+                )
+            else:
+                sentences.append(
+                    f"Against the checkpoint before, equal seeds agree no better than others ({same:.2f})."
+                )
+    return " ".join(sentences)
+
+
+def planted_words(table: pd.DataFrame) -> str:
+    """Whether a low loss came with recovery of the planted concepts."""
+    loss, true = table["relative_loss"].mean(), table["true_loss"].iloc[0]
+    lower = "below" if loss < true else "above"
+    return (
+        f"The fits leave {loss:.2%} of the squared length unexplained, {lower} the {true:.2%} that the planted "
+        f"directions leave. They match the planted ones with a mean |cosine| of {table['recovered'].mean():.2f}, and "
+        f"each other with {table['agreement'].mean():.2f}."
+    ).replace("%", " %")
+
+
+def pooling_words(table: pd.DataFrame, dimension: int) -> str:
+    """What pooling does to an estimate of a known dimension."""
+    rows = table.set_index("points")
+    pooled, free, single = (rows.loc[name, "id_twonn"] for name in ("pooled copies", "independent", "one checkpoint"))
+    verdict = (
+        "Pooling, not the number of points, makes the estimate small"
+        if pooled < 0.5 * free
+        else ("Here pooling makes no such difference")
+    )
+    return (
+        f"Of points in {dimension} dimensions, TwoNN reports {single:.1f} from one set, {pooled:.1f} from its pooled "
+        f"copies and {free:.1f} from as many independent points. {verdict}."
+    )
+
+
+def most_rank_if_one_component_holds(share: float, dimensions: int) -> float:
+    """Largest exp(entropy) of variance shares of which the first is at least ``share``: the rest spread evenly."""
+    rest = 1 - share
+    return float(np.exp(-share * np.log(share) - rest * np.log(rest / (dimensions - 1))))
+
+
+def least_rank_if_components_needed(components: int, share: float, dimensions: int) -> float:
+    """Smallest exp(entropy) of variance shares of which the ``components`` − 1 largest hold less than ``share``.
+
+    Entropy is concave, so its least value on this polytope is at a vertex: a mixture of two flat spectra, of m <
+    (components − 1)/share and of m' ≥ that many equal shares, on which the constraint is met exactly.
+    """
+    head = components - 1
+    best = np.inf
+    for long in range(int(np.ceil(head / share)), dimensions + 1):
+        best = min(best, float(long))
+        for short in range(1, int(np.ceil(head / share))):
+            held_short, held_long = min(1.0, head / short), min(1.0, head / long)
+            weight = (share - held_long) / (held_short - held_long)
+            top = weight / short + (1 - weight) / long
+            low = (1 - weight) / long
+            entropy = -short * top * np.log(top)
+            if low > 0 and long > short:
+                entropy -= (long - short) * low * np.log(low)
+            best = min(best, float(np.exp(entropy)))
+    return best
+
+
+def printed_remarks(printed: pd.DataFrame, hidden_sizes: Mapping[str, int], share: float = 0.7) -> pd.DataFrame:
+    """Cells of the printed table that only some definitions of its two ranks can give, with the arithmetic.
+
+    Args:
+        printed: what :func:`anisotropy.report.published.table2` returned.
+        hidden_sizes: coordinates by printed model name.
+
+    Returns:
+        One row per cell: ``model``, ``window``, ``layer``, ``pca_70``, ``effective_rank``, ``bound`` and ``remark``.
+    """
+    wide = printed.pivot(index=["model", "checkpoints", "layer"], columns="metric", values="value").reset_index()
+    rows = []
+    for cell in wide.to_dict("records"):
+        d = hidden_sizes[cell["model"]]
+        needed, rank = int(cell["pca_70"]), cell["effective_rank"]
+        if needed == 1 and rank > (most := most_rank_if_one_component_holds(share, d)):
+            remark = f"not of squared singular values: these give at most {most:.1f}"
+            bound = most
+        elif 1 < needed <= 100 and rank < (least := least_rank_if_components_needed(needed, share, d)):
+            remark = f"not of one matrix: its squared singular values give at least {least:.1f}, plain ones more"
+            bound = least
+        else:
+            continue
+        rows.append(
+            {"model": cell["model"], "window": cell["checkpoints"], "layer": cell["layer"], "pca_70": needed}
+            | {"effective_rank": rank, "bound": bound, "remark": remark}
+        )
+    names = ["model", "window", "layer", "pca_70", "effective_rank", "bound", "remark"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def rows_needed(printed: pd.DataFrame) -> str:
+    """How many rows the largest printed effective rank asks for."""
+    ranks = printed[printed["metric"] == "effective_rank"]
+    row = ranks.loc[ranks["value"].idxmax()]
+    return (
+        f"The largest printed effective rank is {row['value']} ({row['model']}, {row['layer']} layer). Centred rows of "
+        f"a number n have at most n − 1, so that table rests on at least {int(np.ceil(row['value'])) + 1} directions "
+        "a cell: many concepts, or those of several checkpoints together."
+    )
+
+
+def printed_collapse_words(table: pd.DataFrame) -> str:
+    """The rule's first half on the printed numbers, one clause a model."""
+    clauses = [
+        f"{row['model']} ({row['kind']}) {row['ratio']:.3f}, {'at most' if row['at_most_a_tenth'] else 'above'} a tenth"
+        for row in table.to_dict("records")
+    ]
+    decoders, encoders = (table[table["kind"] == kind]["at_most_a_tenth"] for kind in ("decoder", "encoder"))
+    agree = len(decoders) and decoders.all() and not encoders.any()
+    end = (
+        "The printed numbers meet the first half of the rule in every decoder and in no encoder"
+        if agree
+        else "The printed numbers do not divide into decoders and encoders"
+    )
+    return f"Printed late ratios: {'; '.join(clauses)}. {end}; no untrained model is printed, so the rest stays open."
+
+
+def collapse_words(verdicts: list[Verdict], titles: Mapping[str, str]) -> str:
+    """Whether the readings of claim C8 agree, one sentence a model."""
+    sentences = []
+    for model in dict.fromkeys(verdict.model for verdict in verdicts):
+        own = [verdict for verdict in verdicts if verdict.model == model]
+        outcomes = {verdict.outcome for verdict in own}
+        if outcomes == {Outcome.NOT_APPLICABLE}:
+            sentences.append(f"{titles[model]} is no decoder, so the claim says nothing about it.")
+        elif len(outcomes) == 1:
+            sentences.append(f"For {titles[model]} every reading says: {own[0].outcome.value}.")
+        else:
+            parts = "; ".join(f"{verdict.reading} {verdict.outcome.value}" for verdict in own)
+            sentences.append(f"For {titles[model]} the reading decides: {parts}.")
+    return " ".join(sentences)

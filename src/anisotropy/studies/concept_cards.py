@@ -1,0 +1,164 @@
+"""Concept cards: what a concept of the last checkpoint is, and how it came to be over training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from anisotropy.concepts.semi_nmf import SemiNMF
+from anisotropy.errors import UserError
+from anisotropy.studies.concept_tables import CARD_LAYER, LAYERS
+from anisotropy.studies.results import Collection
+
+_SHARE_OF_TOP, _LEAST_TOP = 0.01, 10
+
+
+@dataclass(frozen=True)
+class Example:
+    """A token in its context: ids before it, its own, ids after it, and its code over the concept's mean code."""
+
+    before: tuple[int, ...]
+    token: int
+    after: tuple[int, ...]
+    times_mean: float
+
+
+@dataclass(frozen=True)
+class Card:
+    """One concept of the middle layer at the last checkpoint; lists are strongest first.
+
+    Attributes:
+        number: its rank by code mass, from 1.
+        mass_share: its share of the code mass of all concepts.
+        active_share: share of tokens with a positive code.
+        tokens: ids and shares of the most common tokens among the highest hundredth of codes.
+        examples: tokens in context with the highest codes, from different sequences.
+        unembeddings: ids and cosines of the unembedding rows that point most nearly along it.
+        steps: checkpoints of the two courses.
+        direction: per step, largest cosine with a concept found at that checkpoint **from another seed**.
+        chance: what ``direction`` would be among as many random directions.
+        activation: per step, mean code of the concept's strongest tokens over its mean code on all tokens, when the
+            activations of that checkpoint are written in the concepts of the last one; 1 is no difference.
+    """
+
+    number: int
+    mass_share: float
+    active_share: float
+    tokens: tuple[tuple[int, float], ...]
+    examples: tuple[Example, ...]
+    unembeddings: tuple[tuple[int, float], ...]
+    steps: tuple[int, ...]
+    direction: tuple[float, ...]
+    chance: float
+    activation: tuple[float, ...]
+
+    @property
+    def reproduced(self) -> float:
+        """How nearly another seed finds this concept again at the last checkpoint."""
+        return self.direction[-1]
+
+
+def make_cards(collections: Sequence[Collection], cards: int = 6) -> list[Card]:
+    """Cards of the concepts with the largest code mass.
+
+    Args:
+        collections: one model's, by step, of one reservoir; the last one's concepts are shown.
+        cards: how many, or as many as there are concepts.
+
+    Raises:
+        UserError: fewer than one card, no collections, or checkpoints measured on different tokens.
+    """
+    if cards < 1 or not collections:
+        raise UserError(f"{cards} cards of {len(collections)} checkpoints: at least one of each is needed")
+    last = collections[-1].arrays
+    if any(not np.array_equal(each.arrays["reservoir"], last["reservoir"]) for each in collections):
+        raise UserError("the checkpoints were measured on different tokens; measure them on one text")
+    directions = last[f"{CARD_LAYER}_directions"][0].astype(np.float64)
+    masses = last[f"{CARD_LAYER}_mean_code"][0]
+    found = directions_found(directions, collections)
+    activation = activation_courses(directions, collections)
+    chance = chance_cosine(*directions.shape)
+    steps = tuple(each.step for each in collections)
+    return [
+        Card(
+            number=concept + 1,
+            mass_share=float(masses[concept] / masses.sum()),
+            active_share=float(last["card_active"][concept]),
+            tokens=_pairs(last["card_tokens"][concept], last["card_token_shares"][concept]),
+            examples=_examples(last, concept, float(masses[concept])),
+            unembeddings=_pairs(last["card_unembeddings"][concept], last["card_cosines"][concept])
+            if "card_unembeddings" in last
+            else (),
+            steps=steps,
+            direction=tuple(map(float, found[:, concept])),
+            chance=chance,
+            activation=tuple(map(float, activation[:, concept])),
+        )
+        for concept in range(min(cards, len(directions)))
+    ]
+
+
+def _pairs(ids: np.ndarray, values: np.ndarray) -> tuple[tuple[int, float], ...]:
+    return tuple((int(token), float(value)) for token, value in zip(ids, values, strict=True) if token >= 0)
+
+
+def _examples(arrays: dict[str, np.ndarray] | object, concept: int, mean_code: float) -> tuple[Example, ...]:
+    contexts, codes = arrays["card_contexts"][concept], arrays["card_codes"][concept]  # type: ignore[index]
+    centre = 12
+    return tuple(
+        Example(
+            tuple(int(token) for token in context[:centre] if token >= 0),
+            int(context[centre]),
+            tuple(int(token) for token in context[centre + 1 :] if token >= 0),
+            float(code / mean_code) if mean_code > 0 else 0.0,
+        )
+        for context, code in zip(contexts, codes, strict=True)
+        if context[centre] >= 0
+    )
+
+
+def directions_found(directions: np.ndarray, collections: Sequence[Collection]) -> np.ndarray:
+    """For each checkpoint and direction (k, d) the largest cosine with a concept from the *second* seed.
+
+    The sign counts: codes are not negative, so a direction and its opposite are different concepts. Shape (steps, k).
+    """
+    return np.array(
+        [(directions @ each.arrays[f"{CARD_LAYER}_directions"][1].astype(np.float64).T).max(1) for each in collections]
+    )
+
+
+def activation_courses(directions: np.ndarray, collections: Sequence[Collection]) -> np.ndarray:
+    """Write every checkpoint's activations in the same directions (k, d), and compare the strongest tokens with all.
+
+    The strongest tokens of a concept are the highest hundredth of codes (at least 10) at the last checkpoint. Being
+    chosen there, they stand out there by construction; that they did not stand out before is the information.
+
+    Returns:
+        Mean code of those tokens over the mean code of all, shape (steps, k); 0 where no token has a code.
+    """
+    # The directions are given, so only codes are computed: exact non-negative least squares, row by row.
+    solver = SemiNMF(len(directions))
+    solver.components_, solver.n_features_in_ = directions.astype(np.float32), directions.shape[1]
+    codes = [solver.transform(each.arrays["tracked"]).astype(np.float64) for each in collections]
+    count = min(len(codes[-1]), max(_LEAST_TOP, round(_SHARE_OF_TOP * len(codes[-1]))))
+    strongest = np.argsort(-codes[-1], axis=0, kind="stable")[:count]
+    courses = []
+    for of_step in codes:
+        top, everywhere = np.take_along_axis(of_step, strongest, axis=0).mean(0), of_step.mean(0)
+        courses.append(np.where(everywhere > 0, top / np.where(everywhere > 0, everywhere, 1), 0))
+    return np.array(courses)
+
+
+def chance_cosine(concepts: int, coordinates: int, draws: int = 400, seed: int = 0) -> float:
+    """Mean of the largest of ``concepts`` cosines between one direction and as many random ones."""
+    random = np.random.default_rng(seed)
+    drawn = random.standard_normal((draws, concepts, coordinates))
+    drawn /= np.linalg.norm(drawn, axis=2, keepdims=True)
+    return float(drawn[:, :, 0].max(axis=1).mean())
+
+
+def card_place() -> str:
+    """The layer and probe that cards are made for, in words."""
+    return f"{CARD_LAYER} layer ({LAYERS[CARD_LAYER]})"

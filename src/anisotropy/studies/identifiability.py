@@ -1,0 +1,93 @@
+"""Two simulations of what a table of Semi-NMF concepts can and cannot show: planted concepts, and pooled ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from anisotropy.concepts.matching import matched_pairs
+from anisotropy.concepts.semi_nmf import SemiNMF, stability
+from anisotropy.geometry.dimension import graph_dimension, twonn
+
+
+def planted_concepts(
+    rows: int = 2_000, coordinates: int = 40, concepts: int = 12, noise: float = 0.1, seeds: int = 3, seed: int = 7
+) -> pd.DataFrame:
+    """Factorise data made of known concepts, from several seeds, none of which made the data.
+
+    Rows are half-normal codes times random unit directions plus Gaussian noise of standard deviation ``noise``.
+
+    Returns:
+        A row per start: ``start``, ``relative_loss``, ``true_loss`` (of the planted directions with their best codes),
+        ``recovered`` (matched ``|cosine|`` with the planted directions) and ``agreement`` (with the other starts).
+    """
+    random = np.random.default_rng(seed)
+    truth = random.standard_normal((concepts, coordinates))
+    truth /= np.linalg.norm(truth, axis=1, keepdims=True)
+    data = np.abs(random.standard_normal((rows, concepts))) @ truth
+    data += noise * random.standard_normal(data.shape)
+    energy = float((data**2).sum())
+    solver = SemiNMF(concepts)
+    solver.components_, solver.n_features_in_ = truth, coordinates
+    true_loss = float(((data - solver.transform(data) @ truth) ** 2).sum()) / energy
+    models = [SemiNMF(concepts, tol=1e-5, max_iter=2_000, random_state=start).fit(data) for start in range(seeds)]
+    return pd.DataFrame(
+        [
+            {
+                "start": start,
+                "relative_loss": model.reconstruction_err_**2 / energy,
+                "true_loss": true_loss,
+                "recovered": float(matched_pairs(np.abs(model.components_ @ truth.T))[2].mean()),
+                "agreement": float(np.mean([stability([model, other]).mean for other in models if other is not model])),
+            }
+            for start, model in enumerate(models)
+        ]
+    )
+
+
+def pooled_points(
+    dimension: int = 40,
+    coordinates: int = 128,
+    points: int = 48,
+    copies: int = 6,
+    noise: float = 0.1,
+    repetitions: int = 5,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Intrinsic dimension of Gaussian points of a known dimension: one set, noisy copies of it, independent points.
+
+    Copies stand for the concepts of successive checkpoints: the same points with noise, whose length is ``noise``
+    times that of a point, in all ``coordinates``.
+
+    Returns:
+        Columns ``points`` (``one checkpoint``, ``pooled copies``, ``independent``), ``number``, ``id_twonn`` and
+        ``id_graph`` (means over repetitions, missing where no repetition has an estimate), ``id_graph_estimates``.
+    """
+    random = np.random.default_rng(seed)
+    found: dict[str, list[tuple[float, float]]] = {}
+    number = {"one checkpoint": points, "pooled copies": points * copies, "independent": points * copies}
+    for _ in range(repetitions):
+        frame = np.linalg.qr(random.standard_normal((coordinates, dimension)))[0].T
+        base = random.standard_normal((points, dimension)) @ frame
+        size = noise * np.sqrt(dimension / coordinates)
+        sets = {
+            "one checkpoint": base,
+            "pooled copies": np.concatenate([base + size * random.standard_normal(base.shape) for _ in range(copies)]),
+            "independent": random.standard_normal((points * copies, dimension)) @ frame,
+        }
+        for name, rows in sets.items():
+            found.setdefault(name, []).append((twonn(rows).estimate, graph_dimension(rows).estimate))
+    table = []
+    for name, values in found.items():
+        nearest, paths = np.array(values).T
+        known = paths[np.isfinite(paths)]
+        table.append(
+            {
+                "points": name,
+                "number": number[name],
+                "id_twonn": float(nearest.mean()),
+                "id_graph": float(known.mean()) if len(known) else np.nan,
+                "id_graph_estimates": len(known),
+            }
+        )
+    return pd.DataFrame(table)
