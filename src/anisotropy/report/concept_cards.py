@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from IPython.display import HTML, display
 
 from anisotropy.report.tables import signed
-from anisotropy.studies.concept_cards import Card, Example
+
+if TYPE_CHECKING:
+    from anisotropy.studies.concept_cards import Card, Example
 
 Names = Callable[[Iterable[int]], Sequence[str]]
 
 _BORDER = "var(--pst-color-border, #888)"
 _SURFACE = "var(--pst-color-surface, transparent)"
+_LINE_COLOUR = "var(--pst-color-primary, currentColor)"
 _MUTED = "var(--pst-color-text-muted, inherit)"
 # Dark text on amber has a contrast above 10 in both themes; the underline marks the token without colour.
 _MARK = "background:#ffd166;color:#1a1a1a;padding:0 .15em;border-radius:.2em;text-decoration:underline"
@@ -131,8 +135,8 @@ def _contexts(examples: Sequence[Example], names: Names) -> str:
         shown = token if token.strip() else names([example.token])[0]
         gap = " " if shown.startswith(" ") else ""
         lines.append(
-            f'<li style="margin:0 0 .35rem">…{escape(before)}{gap}<mark style="{_MARK}">{escape(shown.strip() or shown)}'
-            f"</mark>{escape(after)}…</li>"
+            f'<li style="margin:0 0 .35rem">…{escape(before)}{gap}<mark style="{_MARK}">'
+            f"{escape(shown.strip() or shown)}</mark>{escape(after)}…</li>"
         )
     return f'<ul style="margin:0;padding-left:1.1rem">{"".join(lines)}</ul>'
 
@@ -156,7 +160,7 @@ def _sparkline(values: Sequence[float], top: float, reference: float, words: str
     dots = "".join(f'<circle cx="{x:.1f}" cy="{height:.1f}" r="2.5" fill="currentColor"/>' for x, height in places)
     return (
         f'<svg role="img" aria-label="{escape(words)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'style="display:block;width:100%;max-width:{_WIDTH}px;height:auto;color:var(--pst-color-primary, currentColor)">'
+        f'style="display:block;width:100%;max-width:{_WIDTH}px;height:auto;color:{_LINE_COLOUR}">'
         f'<line x1="0" x2="{_WIDTH}" y1="{y(reference):.1f}" y2="{y(reference):.1f}" stroke="currentColor" '
         'stroke-dasharray="4 4" opacity="0.6"/>'
         f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="2"/>{dots}</svg>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,9 @@ READING_NAMES = {
     "scaled": "scaled",
     "activations": "activations",
     "baseline": "chance",
+    "printed": "printed",
 }
+Places = Mapping[tuple[str, str], Mapping[str, Any]]
 _DIGITS = {"id_graph": 0, "id_twonn": 1, "pca_70": 0, "effective_rank": 1}
 _BAR = "213,94,0"  # salmon on a light page, rust on a dark one; the number stays in the page's own colour
 _LINE = "var(--pst-color-border, #888)"
@@ -56,7 +59,7 @@ def table_two(table: pd.DataFrame, caption: str) -> str:
             f'border-top:1px solid {_LINE}">{escape(METRIC_NAMES[metric])}</th></tr>'
         )
         for reading in (name for name in READING_NAMES if name in set(own["reading"])):
-            rows = own[own["reading"] == reading].set_index(["window", "layer"])
+            rows = _by_place(own[own["reading"] == reading])
             name = (
                 f'<th scope="row" style="text-align:left;font-weight:400;padding:.2rem .4rem">{READING_NAMES[reading]}'
             )
@@ -71,30 +74,35 @@ def table_two(table: pd.DataFrame, caption: str) -> str:
     )
 
 
-def _cell(rows: pd.DataFrame, window: str, metric: str) -> str:
-    low, high = rows["value"].min(), rows["value"].max()
+def _by_place(rows: pd.DataFrame) -> Places:
+    """The rows of one metric and reading by window and layer; rows without a value are left out."""
+    known = rows.dropna(subset=["value"])
+    records = [dict(zip(known.columns, values, strict=True)) for values in known.itertuples(index=False, name=None)]
+    return {(record["window"], record["layer"]): record for record in records}
+
+
+def _cell(rows: Places, window: str, metric: str) -> str:
+    values = [float(row["value"]) for row in rows.values()]
+    low, high = (min(values), max(values)) if values else (0.0, 0.0)
     lines = []
     for layer in LAYER_ORDER:
-        row = rows.loc[(window, layer)] if (window, layer) in rows.index else None
-        text = "–" if row is None or np.isnan(row["value"]) else cell_text(row, metric)
-        strength = 0.0
-        if row is not None and high > low and np.isfinite(row["value"]):
-            strength = float((row["value"] - low) / (high - low))
+        row = rows.get((window, layer))
+        text = "–" if row is None else cell_text(row, metric)
+        strength = (float(row["value"]) - low) / (high - low) if row is not None and high > low else 0.0
         tint = f"rgba({_BAR},{0.12 + 0.33 * strength:.2f})"
         bar = f"background:linear-gradient(to left,{tint} {100 * strength:.0f}%,transparent 0)" if strength else ""
         lines.append(f'<div style="white-space:nowrap;padding:0 .2rem;{bar}">{text}</div>')
     return f'<td style="text-align:right;padding:.2rem .4rem;vertical-align:top">{"".join(lines)}</td>'
 
 
-def cell_text(row: pd.Series | Mapping[str, float], metric: str) -> str:
+def cell_text(row: Mapping[str, Any], metric: str) -> str:
     """A value as the table prints it, with its spread; in brackets where only some of the estimates exist."""
     digits = _DIGITS.get(metric, 2)
     text = f"{row['value']:.{digits}f}"
-    spread = row.get("spread", np.nan)
+    spread = row.get("spread")
     if spread is not None and np.isfinite(spread):
         text += f" <small>± {spread:.{max(1, digits)}f}</small>"
-    estimates, possible = row.get("estimates", np.nan), row.get("possible", np.nan)
-    return f"({text})" if np.isfinite(estimates) and estimates < possible else text
+    return f"({text})" if row.get("estimates", 0) < row.get("possible", 0) else text
 
 
 def show_table_two(table: pd.DataFrame, caption: str) -> None:
@@ -105,7 +113,7 @@ def show_table_two(table: pd.DataFrame, caption: str) -> None:
 def printed_table(printed: pd.DataFrame, model: str) -> pd.DataFrame:
     """One model of the printed table in the layout's columns."""
     own = printed[printed["model"] == model]
-    return own.rename(columns={"checkpoints": "window"}).assign(reading="per_checkpoint").drop(columns="model")
+    return own.rename(columns={"checkpoints": "window"}).assign(reading="printed").drop(columns="model")
 
 
 def draw_agreement(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str], layer: str) -> tuple[Figure, str]:

@@ -13,7 +13,8 @@ from anisotropy.report.scorecard import Outcome, Verdict
 def convergence_note(fits: pd.DataFrame, titles: Mapping[str, str]) -> str:
     """Whether the factorisations stopped by themselves, in one sentence a model."""
     sentences = []
-    for model, own in fits.groupby("model", sort=False):
+    for model in dict.fromkeys(fits["model"]):
+        own = fits[fits["model"] == model]
         missed, total = int(own["not_converged"].sum()), int(own["fits"].sum())
         if missed:
             sentences.append(
@@ -40,46 +41,50 @@ def graph_note(table: pd.DataFrame) -> str:
 
 
 def against_random(table: pd.DataFrame, random: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
-    """Which late effective ranks of concepts lie below that of random directions, in one sentence a model."""
+    """Where the effective rank of concepts in the last window lies below that of random directions, per model."""
     sentences = []
-    for model, own in table.groupby("model", sort=False):
-        last = own["window"].iloc[-1] if own.empty else list(dict.fromkeys(own["window"]))[-1]
-        rows = own[
-            (own["window"] == last) & (own["reading"] == "per_checkpoint") & (own["metric"] == "effective_rank")
-        ].set_index("layer")["value"]
-        null = random[str(model)].set_index("metric").loc["effective_rank"]
-        below = [layer for layer, value in rows.items() if value < null["value"] - 2 * null["spread"]]
-        values = ", ".join(f"{layer} {value:.1f}" for layer, value in rows.items())
-        where = f"below it at the {' and '.join(map(str, below))} layer" if below else "at no layer below it"
+    for model, null_table in random.items():
+        own = table[table["model"] == model]
+        last = list(dict.fromkeys(own["window"]))[-1]
+        rows = own[(own["window"] == last) & (own["reading"] == "per_checkpoint") & (own["metric"] == "effective_rank")]
+        ranks = dict(zip(rows["layer"], rows["value"], strict=True))
+        null = null_table[null_table["metric"] == "effective_rank"].iloc[0]
+        below = [layer for layer, value in ranks.items() if value < null["value"] - 2 * null["spread"]]
+        where = {0: "at no layer", len(ranks): "at every layer"}.get(len(below), f"at: {', '.join(below)}")
+        values = ", ".join(f"{layer} {value:.1f}" for layer, value in ranks.items())
         sentences.append(
-            f"{titles[str(model)]}, last window: effective rank {values}; as many random directions have "
-            f"{null['value']:.1f} ± {null['spread']:.1f}. It is {where}."
+            f"{titles[model]}, last window: effective rank {values}; as many random directions have "
+            f"{null['value']:.1f} ± {null['spread']:.1f}. Below it by more than two standard deviations {where}."
         )
     return " ".join(sentences)
 
 
 def agreement_words(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
-    """What two seeds agree on, and what equal seeds pretend, in two sentences a model."""
+    """What two starts agree on, and what equal starts pretend, in two sentences a model."""
     sentences = []
     for model, table in tables.items():
-        last = table[table["step"] == table["step"].max()].pivot(index="layer", columns="comparison", values="value")
-        lowest, highest = last["seeds"].idxmin(), last["seeds"].idxmax()
+        last = table[table["step"] == table["step"].max()]
+        found: dict[str, dict[str, float]] = {
+            str(name): dict(zip(rows["layer"], rows["value"], strict=True)) for name, rows in last.groupby("comparison")
+        }
+        seeds, floor = found["seeds"], float(np.mean(list(found["random"].values())))
+        lowest, highest = min(seeds, key=seeds.__getitem__), max(seeds, key=seeds.__getitem__)
         sentences.append(
-            f"{titles[model]}: two seeds agree with a mean matched |cosine| of {last.loc[lowest, 'seeds']:.2f} "
-            f"({lowest} layer) to {last.loc[highest, 'seeds']:.2f} ({highest} layer) at the last checkpoint; random "
-            f"directions reach {last['random'].mean():.2f}."
+            f"{titles[model]}: two starts agree with a mean matched |cosine| of {seeds[lowest]:.2f} ({lowest} layer) "
+            f"to {seeds[highest]:.2f} ({highest} layer) at the last checkpoint; random directions reach {floor:.2f}."
         )
-        if "next, same seed" in last:
-            row = (last["next, same seed"] - last["next, other seed"]).idxmax()
-            same, other = last.loc[row, "next, same seed"], last.loc[row, "next, other seed"]
-            if same > other + 0.05:
+        if "next, same seed" in found:
+            same, other = found["next, same seed"], found["next, other seed"]
+            layer = max(same, key=lambda name: same[name] - other[name])
+            if same[layer] > other[layer] + 0.05:
                 sentences.append(
-                    f"Against the checkpoint before, equal seeds give {same:.2f} and different ones {other:.2f} ({row} "
-                    "layer): the difference is memory of the start, not stability of concepts."
+                    f"Against the checkpoint before, equal starts give {same[layer]:.2f} and different ones "
+                    f"{other[layer]:.2f} ({layer} layer): the difference is memory of the start, not stability of "
+                    "concepts."
                 )
             else:
                 sentences.append(
-                    f"Against the checkpoint before, equal seeds agree no better than others ({same:.2f})."
+                    f"Against the checkpoint before, equal starts agree no better than others ({same[layer]:.2f})."
                 )
     return " ".join(sentences)
 
@@ -97,8 +102,8 @@ def planted_words(table: pd.DataFrame) -> str:
 
 def pooling_words(table: pd.DataFrame, dimension: int) -> str:
     """What pooling does to an estimate of a known dimension."""
-    rows = table.set_index("points")
-    pooled, free, single = (rows.loc[name, "id_twonn"] for name in ("pooled copies", "independent", "one checkpoint"))
+    found = dict(zip(table["points"], table["id_twonn"], strict=True))
+    pooled, free, single = (found[name] for name in ("pooled copies", "independent", "one checkpoint"))
     verdict = (
         "Pooling, not the number of points, makes the estimate small"
         if pooled < 0.5 * free
@@ -172,7 +177,7 @@ def printed_remarks(printed: pd.DataFrame, hidden_sizes: Mapping[str, int], shar
 def rows_needed(printed: pd.DataFrame) -> str:
     """How many rows the largest printed effective rank asks for."""
     ranks = printed[printed["metric"] == "effective_rank"]
-    row = ranks.loc[ranks["value"].idxmax()]
+    row = ranks.sort_values("value").iloc[-1]
     return (
         f"The largest printed effective rank is {row['value']} ({row['model']}, {row['layer']} layer). Centred rows of "
         f"a number n have at most n − 1, so that table rests on at least {int(np.ceil(row['value'])) + 1} directions "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from anisotropy.concepts.semi_nmf import SemiNMF
 from anisotropy.errors import UserError
-from anisotropy.studies.concept_tables import CARD_LAYER, LAYERS
+from anisotropy.studies.concept_tables import CARD_LAYER, CONTEXT_CENTRE, LAYERS, code_shares
 from anisotropy.studies.results import Collection
 
 _SHARE_OF_TOP, _LEAST_TOP = 0.01, 10
@@ -17,7 +17,10 @@ _SHARE_OF_TOP, _LEAST_TOP = 0.01, 10
 
 @dataclass(frozen=True)
 class Example:
-    """A token in its context: ids before it, its own, ids after it, and its code over the concept's mean code."""
+    """A token in its context: ids before it, its own, ids after it.
+
+    ``times_mean`` is the concept's share of the token's codes over its mean share.
+    """
 
     before: tuple[int, ...]
     token: int
@@ -33,13 +36,13 @@ class Card:
         number: its rank by code mass, from 1.
         mass_share: its share of the code mass of all concepts.
         active_share: share of tokens with a positive code.
-        tokens: ids and shares of the most common tokens among the highest hundredth of codes.
-        examples: tokens in context with the highest codes, from different sequences.
+        tokens: ids and shares of the most common tokens among the highest hundredth of code shares.
+        examples: tokens in context with the highest code shares, from different sequences.
         unembeddings: ids and cosines of the unembedding rows that point most nearly along it.
         steps: checkpoints of the two courses.
         direction: per step, largest cosine with a concept found at that checkpoint **from another seed**.
         chance: what ``direction`` would be among as many random directions.
-        activation: per step, mean code of the concept's strongest tokens over its mean code on all tokens, when the
+        activation: per step, mean code share of the concept's strongest tokens over its mean on all tokens, when the
             activations of that checkpoint are written in the concepts of the last one; 1 is no difference.
     """
 
@@ -87,7 +90,7 @@ def make_cards(collections: Sequence[Collection], cards: int = 6) -> list[Card]:
             mass_share=float(masses[concept] / masses.sum()),
             active_share=float(last["card_active"][concept]),
             tokens=_pairs(last["card_tokens"][concept], last["card_token_shares"][concept]),
-            examples=_examples(last, concept, float(masses[concept])),
+            examples=_examples(last, concept),
             unembeddings=_pairs(last["card_unembeddings"][concept], last["card_cosines"][concept])
             if "card_unembeddings" in last
             else (),
@@ -104,18 +107,18 @@ def _pairs(ids: np.ndarray, values: np.ndarray) -> tuple[tuple[int, float], ...]
     return tuple((int(token), float(value)) for token, value in zip(ids, values, strict=True) if token >= 0)
 
 
-def _examples(arrays: dict[str, np.ndarray] | object, concept: int, mean_code: float) -> tuple[Example, ...]:
-    contexts, codes = arrays["card_contexts"][concept], arrays["card_codes"][concept]  # type: ignore[index]
-    centre = 12
+def _examples(arrays: Mapping[str, np.ndarray], concept: int) -> tuple[Example, ...]:
+    contexts, shares = arrays["card_contexts"][concept], arrays["card_shares"][concept]
+    mean = float(arrays["card_mean_share"][concept])
     return tuple(
         Example(
-            tuple(int(token) for token in context[:centre] if token >= 0),
-            int(context[centre]),
-            tuple(int(token) for token in context[centre + 1 :] if token >= 0),
-            float(code / mean_code) if mean_code > 0 else 0.0,
+            tuple(int(token) for token in context[:CONTEXT_CENTRE] if token >= 0),
+            int(context[CONTEXT_CENTRE]),
+            tuple(int(token) for token in context[CONTEXT_CENTRE + 1 :] if token >= 0),
+            float(share) / mean if mean > 0 else 0.0,
         )
-        for context, code in zip(contexts, codes, strict=True)
-        if context[centre] >= 0
+        for context, share in zip(contexts, shares, strict=True)
+        if context[CONTEXT_CENTRE] >= 0
     )
 
 
@@ -132,16 +135,16 @@ def directions_found(directions: np.ndarray, collections: Sequence[Collection]) 
 def activation_courses(directions: np.ndarray, collections: Sequence[Collection]) -> np.ndarray:
     """Write every checkpoint's activations in the same directions (k, d), and compare the strongest tokens with all.
 
-    The strongest tokens of a concept are the highest hundredth of codes (at least 10) at the last checkpoint. Being
+    The strongest tokens of a concept are the highest hundredth of code shares (at least 10) at the last one. Being
     chosen there, they stand out there by construction; that they did not stand out before is the information.
 
     Returns:
-        Mean code of those tokens over the mean code of all, shape (steps, k); 0 where no token has a code.
+        Mean code share of those tokens over that of all, shape (steps, k); 0 where no token has a code.
     """
     # The directions are given, so only codes are computed: exact non-negative least squares, row by row.
     solver = SemiNMF(len(directions))
     solver.components_, solver.n_features_in_ = directions.astype(np.float32), directions.shape[1]
-    codes = [solver.transform(each.arrays["tracked"]).astype(np.float64) for each in collections]
+    codes = [code_shares(solver.transform(each.arrays["tracked"])) for each in collections]
     count = min(len(codes[-1]), max(_LEAST_TOP, round(_SHARE_OF_TOP * len(codes[-1]))))
     strongest = np.argsort(-codes[-1], axis=0, kind="stable")[:count]
     courses = []

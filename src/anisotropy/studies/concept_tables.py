@@ -38,7 +38,7 @@ _SEQUENCES_A_BATCH = 32
 _POINTS, _SOURCES = 2_000, 500  # neighbour graphs of more points say the same at a cost that grows with their square
 _TRACKED = 1_024
 _TOP_SHARE, _TOP_LEAST = 0.01, 20
-_LEFT, _RIGHT = 12, 6
+CONTEXT_CENTRE, _RIGHT = 12, 6  # tokens to the left and to the right of the one that is shown
 _LISTED = 8
 
 
@@ -287,6 +287,9 @@ def card_arrays(
 ) -> dict[str, np.ndarray]:
     """What the cards of one factorisation show of the text.
 
+    Tokens are ranked by the concept's *share* of the token's codes [ours]: a token whose activation is long has large
+    codes of every concept, and would head most cards.
+
     Args:
         codes: (n, k) of the reservoir's tokens.
         ids: token ids of the whole text, one long stream of sequences.
@@ -296,39 +299,48 @@ def card_arrays(
 
     Returns:
         ``card_active`` (k,) share of tokens with a positive code; ``card_contexts`` (k, examples, 19) token ids, the
-        token itself at place 12, −1 where there is none; ``card_codes`` (k, examples); ``card_tokens`` and
-        ``card_token_shares`` (k, 8): the most common tokens among the highest hundredth of codes (at least 20).
+        token itself at place 12, −1 where there is none; ``card_shares`` (k, examples) of the token's codes;
+        ``card_mean_share`` (k,) over all tokens; ``card_tokens`` and ``card_token_shares`` (k, 8): the most common
+        tokens among the highest hundredth (at least 20).
     """
     n, k = codes.shape
+    shares = code_shares(codes)
     top = min(n, max(_TOP_LEAST, round(_TOP_SHARE * n)))
-    contexts = np.full((k, examples, _LEFT + 1 + _RIGHT), -1, dtype=np.int64)
+    contexts = np.full((k, examples, CONTEXT_CENTRE + 1 + _RIGHT), -1, dtype=np.int64)
     strengths = np.zeros((k, examples))
-    tokens, shares = np.full((k, _LISTED), -1, dtype=np.int64), np.zeros((k, _LISTED))
+    tokens, common_shares = np.full((k, _LISTED), -1, dtype=np.int64), np.zeros((k, _LISTED))
     for concept in range(k):
-        order = np.argsort(-codes[:, concept], kind="stable")
-        order = order[codes[order, concept] > 0]
+        order = np.argsort(-shares[:, concept], kind="stable")
+        order = order[shares[order, concept] > 0]
         if not len(order):
             continue
         values, counts = np.unique(ids[reservoir[order[:top]]], return_counts=True)
         common = np.argsort(-counts, kind="stable")[:_LISTED]
         tokens[concept, : len(common)] = values[common]
-        shares[concept, : len(common)] = counts[common] / counts.sum()
+        common_shares[concept, : len(common)] = counts[common] / counts.sum()
         _, firsts = np.unique(reservoir[order] // length, return_index=True)
         for place, row in enumerate(order[np.sort(firsts)[:examples]]):
             contexts[concept, place] = _context(ids, int(reservoir[row]), length)
-            strengths[concept, place] = codes[row, concept]
+            strengths[concept, place] = shares[row, concept]
     return {
         "card_active": (codes > 0).mean(axis=0),
         "card_contexts": contexts,
-        "card_codes": strengths,
+        "card_shares": strengths,
+        "card_mean_share": shares.mean(axis=0),
         "card_tokens": tokens,
-        "card_token_shares": shares,
+        "card_token_shares": common_shares,
     }
+
+
+def code_shares(codes: np.ndarray) -> np.ndarray:
+    """Each concept's share of its token's codes, (n, k); 0 for a token without any."""
+    totals = codes.sum(axis=1, keepdims=True, dtype=np.float64)
+    return codes / np.where(totals > 0, totals, 1)
 
 
 def _context(ids: np.ndarray, place: int, length: int) -> np.ndarray:
     start = place - place % length
-    around = np.arange(place - _LEFT, place + _RIGHT + 1)
+    around = np.arange(place - CONTEXT_CENTRE, place + _RIGHT + 1)
     inside = (around >= start) & (around < min(start + length, len(ids)))
     return np.where(inside, ids[around.clip(0, len(ids) - 1)], -1)
 

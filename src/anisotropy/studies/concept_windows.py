@@ -22,7 +22,7 @@ from anisotropy.geometry.dimension import effective_rank, graph_dimension, pca_c
 from anisotropy.geometry.moments import Moments
 from anisotropy.geometry.subspaces import principal_basis, subspace_similarity
 from anisotropy.studies.concept_tables import CARD_LAYER, LAYERS, RAW_MEASURES
-from anisotropy.studies.course import Weighting, checkpoint_weights, stage_steps
+from anisotropy.studies.course import Weighting, checkpoint_weights
 from anisotropy.studies.results import Collection
 
 UNTRAINED = "untrained"
@@ -110,7 +110,7 @@ def window_table(
     by_step = {collection.step: collection for collection in collections}
     columns = [Window(UNTRAINED, (0,))] if 0 in by_step else []
     columns += make_windows(list(by_step), windows)
-    measured = {step: _Measured(collection) for step, collection in by_step.items()}
+    measured = {step: MeasuredConcepts(collection) for step, collection in by_step.items()}
     rows: list[dict[str, object]] = []
     for layer in LAYERS:
         before: dict[str, list[torch.Tensor]] | None = None
@@ -128,10 +128,15 @@ def window_table(
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-class _Measured:
-    """One checkpoint, with the measures of its concepts computed once."""
+class MeasuredConcepts:
+    """One checkpoint, with the measures of its concepts computed once.
+
+    Attributes:
+        arrays: what ``collect`` returned.
+    """
 
     def __init__(self, collection: Collection) -> None:
+        """Nothing is measured yet."""
         self.arrays = collection.arrays
         self._found: dict[tuple[str, str], np.ndarray] = {}
 
@@ -185,24 +190,24 @@ def _mean_and_spread(values: np.ndarray) -> dict[str, object]:
 
 
 def _cells(
-    members: Sequence[_Measured], weights: np.ndarray, layer: str, rank: int
+    members: Sequence[MeasuredConcepts], weights: np.ndarray, layer: str, rank: int
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Metric, reading and the values per seed of one window at one layer."""
     for reading in ("per_checkpoint", "scaled"):
         found = np.array([member.geometry(layer, reading) for member in members])
-        averages = _average(found, weights)
+        averages = weighted_average(found, weights)
         for place, metric in enumerate(RAW_MEASURES):
             yield metric, reading, averages[:, place]
     stacked = np.concatenate([member.arrays[f"{layer}_directions"] for member in members], axis=1).astype(np.float64)
     pooled = np.array([geometry_of(rows) for rows in stacked])
-    raw = _average(np.array([member.arrays[f"{layer}_raw"] for member in members]), weights)
+    raw = weighted_average(np.array([member.arrays[f"{layer}_raw"] for member in members]), weights)
     for place, metric in enumerate(RAW_MEASURES):
         yield metric, "pooled", pooled[:, place]
         yield metric, "activations", raw[place : place + 1]
     if f"{layer}_c_w" in members[0].arrays:
-        yield "c_w", "per_checkpoint", _average(np.array([m.arrays[f"{layer}_c_w"] for m in members]), weights)
+        yield "c_w", "per_checkpoint", weighted_average(np.array([m.arrays[f"{layer}_c_w"] for m in members]), weights)
         baseline = np.array([m.arrays[f"{layer}_c_w_baseline"].mean(axis=1) for m in members])
-        yield "c_w", "baseline", _average(baseline, weights)
+        yield "c_w", "baseline", weighted_average(baseline, weights)
     if len(members) > 1:
         for reading in ("per_checkpoint", "activations"):
             bases = [_bases([member], np.ones(1), layer, rank)[reading] for member in members]
@@ -210,7 +215,7 @@ def _cells(
             yield "pca_similarity_within", reading, pairs.mean(axis=0)
 
 
-def _average(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def weighted_average(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Average over checkpoints (the first axis) with weights; missing values are left out."""
     known = np.isfinite(values)
     shaped = weights.reshape(-1, *[1] * (values.ndim - 1)) * known
@@ -219,7 +224,9 @@ def _average(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(total > 0, summed / np.where(total > 0, total, 1), np.nan)
 
 
-def _bases(members: Sequence[_Measured], weights: np.ndarray, layer: str, rank: int) -> dict[str, list[torch.Tensor]]:
+def _bases(
+    members: Sequence[MeasuredConcepts], weights: np.ndarray, layer: str, rank: int
+) -> dict[str, list[torch.Tensor]]:
     """Principal subspaces of a window's concepts, one per seed, by reading.
 
     ``per_checkpoint`` averages the covariances of the checkpoints' directions, ``pooled`` takes one covariance of all
@@ -297,7 +304,7 @@ def methods_compared(collections: Sequence[Collection]) -> pd.DataFrame:
     ]
     # Orthonormal directions are all √2 apart: which of them are near each other, rounding decides.
     rows[0] |= {"id_graph": np.nan, "id_twonn": np.nan}
-    found = _average(np.array([geometry_of(rows_) for rows_ in own]), np.full(len(own), 1 / len(own)))
+    found = weighted_average(np.array([geometry_of(rows_) for rows_ in own]), np.full(len(own), 1 / len(own)))
     rows.append(
         {"method": "Semi-NMF", **dict(zip(RAW_MEASURES, found, strict=True)), "agreement": stability(list(own)).mean}
     )
@@ -330,95 +337,3 @@ def fits(collections: Mapping[str, Sequence[Collection]]) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
-
-
-def collapse(collections: Mapping[str, Sequence[Collection]], weighting: Weighting = "step") -> pd.DataFrame:
-    """Effective rank of the last layer over that of the first, late in training and untrained (claim C8).
-
-    For concepts the ratio is taken per Semi-NMF seed; ``low`` and ``high`` are the lowest and highest of them, which
-    says how far the factorisation decides, and nothing about other training runs. For activations the interval is a
-    95 % one over blocks of documents, from a jackknife of the log ratio.
-
-    Returns:
-        Columns ``model``, ``seed`` (of training), ``reading`` (``per_checkpoint``, ``pooled``, ``scaled``,
-        ``activations``), ``stage`` (``late`` or ``untrained``), ``first`` and ``last`` (effective ranks), ``ratio``,
-        ``low``, ``high``. A model without checkpoints late in training has no ``late`` rows; a stage that is missing
-        has no rows.
-    """
-    rows: list[dict[str, object]] = []
-    for label, of_model in collections.items():
-        base, _, seed = label.partition("@")
-        by_step = {collection.step: collection for collection in of_model}
-        stages = {"late": stage_steps(list(by_step), "late"), "untrained": [step for step in by_step if step == 0]}
-        for stage, steps in stages.items():
-            if not steps:
-                continue
-            members = [by_step[step] for step in steps]
-            weights = checkpoint_weights(steps, weighting)
-            for reading in READINGS:
-                first, last, ratio, low, high = (
-                    _raw_ratio(members, weights) if reading == "activations" else _ratio(members, weights, reading)
-                )
-                rows.append(
-                    {"model": base, "seed": int(seed or 0), "reading": reading, "stage": stage}
-                    | {"first": first, "last": last, "ratio": ratio, "low": low, "high": high}
-                )
-    names = ["model", "seed", "reading", "stage", "first", "last", "ratio", "low", "high"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def _ratio(
-    members: Sequence[Collection], weights: np.ndarray, reading: str
-) -> tuple[float, float, float, float, float]:
-    place = RAW_MEASURES.index("effective_rank")
-    measured = [_Measured(member) for member in members]
-    ranks = {}
-    for layer in ("first", "last"):
-        if reading == "pooled":
-            sets = np.concatenate([member.arrays[f"{layer}_directions"] for member in members], axis=1)
-            ranks[layer] = np.array([effective_rank(rows.astype(np.float64)).estimate for rows in sets])
-        else:
-            ranks[layer] = _average(np.array([m.geometry(layer, reading)[:, place] for m in measured]), weights)
-    ratios = ranks["last"] / ranks["first"]
-    return (
-        float(ranks["first"].mean()),
-        float(ranks["last"].mean()),
-        float(ranks["last"].mean() / ranks["first"].mean()),
-        float(ratios.min()),
-        float(ratios.max()),
-    )
-
-
-def _raw_ratio(members: Sequence[Collection], weights: np.ndarray) -> tuple[float, float, float, float, float]:
-    from scipy import stats
-
-    place = RAW_MEASURES.index("effective_rank")
-    full = {layer: _average(np.array([m.arrays[f"{layer}_raw"][place] for m in members]), weights) for layer in LAYERS}
-    without = {
-        layer: _average(np.array([m.arrays[f"{layer}_rank_without_block"] for m in members]), weights)
-        for layer in ("first", "last")
-    }
-    logs = np.log(without["last"] / without["first"])
-    n = len(logs)
-    error = float(np.sqrt((n - 1) / n * ((logs - logs.mean()) ** 2).sum()))
-    half = float(stats.t.ppf(0.975, n - 1)) * error
-    ratio = float(full["last"] / full["first"])
-    return float(full["first"]), float(full["last"]), ratio, ratio * float(np.exp(-half)), ratio * float(np.exp(half))
-
-
-def ratio_courses(collections: Sequence[Collection]) -> pd.DataFrame:
-    """Effective rank of the last layer over the first's at every checkpoint.
-
-    Returns:
-        Columns ``step``, ``reading`` (``per_checkpoint``, mean over Semi-NMF seeds, or ``activations``), ``ratio``.
-    """
-    rows: list[dict[str, object]] = []
-    for collection in collections:
-        for reading in ("per_checkpoint", "activations"):
-            ratio = (_raw_ratio if reading == "activations" else _concept_ratio)([collection], np.ones(1))[2]
-            rows.append({"step": collection.step, "reading": reading, "ratio": ratio})
-    return pd.DataFrame(rows, columns=["step", "reading", "ratio"])
-
-
-def _concept_ratio(members: Sequence[Collection], weights: np.ndarray) -> tuple[float, float, float, float, float]:
-    return _ratio(members, weights, "per_checkpoint")

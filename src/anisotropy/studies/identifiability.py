@@ -50,14 +50,14 @@ def pooled_points(
     coordinates: int = 128,
     points: int = 48,
     copies: int = 6,
-    noise: float = 0.1,
+    drift: float = 0.1,
     repetitions: int = 5,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Intrinsic dimension of Gaussian points of a known dimension: one set, noisy copies of it, independent points.
+    """Intrinsic dimension of Gaussian points of a known dimension: one set, drifting copies of it, independent points.
 
-    Copies stand for the concepts of successive checkpoints: the same points with noise, whose length is ``noise``
-    times that of a point, in all ``coordinates``.
+    Copies stand for the concepts of successive checkpoints: from each to the next a point makes a random step in all
+    ``coordinates``, whose length is ``drift`` times that of a point.
 
     Returns:
         Columns ``points`` (``one checkpoint``, ``pooled copies``, ``independent``), ``number``, ``id_twonn`` and
@@ -69,10 +69,11 @@ def pooled_points(
     for _ in range(repetitions):
         frame = np.linalg.qr(random.standard_normal((coordinates, dimension)))[0].T
         base = random.standard_normal((points, dimension)) @ frame
-        size = noise * np.sqrt(dimension / coordinates)
+        steps = drift * np.sqrt(dimension / coordinates) * random.standard_normal((copies, points, coordinates))
+        steps[0] = 0
         sets = {
             "one checkpoint": base,
-            "pooled copies": np.concatenate([base + size * random.standard_normal(base.shape) for _ in range(copies)]),
+            "pooled copies": (base + steps.cumsum(axis=0)).reshape(-1, coordinates),
             "independent": random.standard_normal((points * copies, dimension)) @ frame,
         }
         for name, rows in sets.items():
