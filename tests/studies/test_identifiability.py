@@ -1,0 +1,31 @@
+"""The two simulations say what the chapter uses them for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anisotropy.studies.identifiability import planted_concepts, pooled_points
+
+
+def test_low_error_is_not_recovery():
+    table = planted_concepts(rows=800, seeds=2)
+    # With noise the best fit beats the truth, and still is not it.
+    assert (table["relative_loss"] <= table["true_loss"]).all()
+    assert (table["recovered"] < 0.9).all()
+    assert (table["agreement"] < 0.9).all()
+
+
+def test_without_room_there_is_nothing_to_confuse():
+    table = planted_concepts(rows=400, coordinates=20, concepts=1, noise=0.0, seeds=2)
+    assert np.allclose(table["recovered"], 1)
+    assert np.allclose(table["true_loss"], 0, atol=1e-9)
+
+
+def test_pooled_copies_look_low_dimensional():
+    table = pooled_points(repetitions=3).set_index("points")
+    assert 2 <= table.loc["pooled copies", "id_twonn"] <= 7
+    assert 20 <= table.loc["independent", "id_twonn"] <= 30
+    assert table.loc["pooled copies", "number"] == table.loc["independent", "number"] == 288
+    # The drift's size does not matter: TwoNN is blind to scale.
+    small = pooled_points(repetitions=3, drift=0.01).set_index("points")
+    assert abs(small.loc["pooled copies", "id_twonn"] - table.loc["pooled copies", "id_twonn"]) < 0.5
