@@ -56,8 +56,7 @@ def collection(
     arrays |= {
         "card_active": np.full(concepts, 0.75),
         "card_contexts": contexts,
-        "card_shares": np.full((concepts, 2), 0.3),
-        "card_mean_share": np.full(concepts, 0.1),
+        "card_ratios": np.full((concepts, 2), 3.0),
         "card_tokens": np.tile([5, 6, -1], (concepts, 1)),
         "card_token_shares": np.tile([0.8, 0.2, 0.0], (concepts, 1)),
         "card_unembeddings": np.tile([7, 8], (concepts, 1)),

@@ -58,8 +58,8 @@ def test_activation_is_one_before_the_concept_and_more_where_it_is():
     after.arrays["tracked"] = (chosen @ directions[0]).astype(np.float32)
     courses = concept_cards.activation_courses(directions[0].astype(float), [before, after])
     assert courses[0, 4] == pytest.approx(1, abs=0.02)
-    shares = chosen[:, 4] / chosen.sum(1)
-    assert courses[1, 4] == pytest.approx(shares[:10].mean() / shares.mean(), rel=1e-3)
+    expected = chosen.sum(1) * chosen[:, 4].sum() / chosen.sum()
+    assert courses[1, 4] == pytest.approx((chosen[:, 4] / expected)[:10].mean(), rel=1e-3)
 
 
 def test_chance_is_what_a_simulation_of_maxima_gives():

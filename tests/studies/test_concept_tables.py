@@ -172,6 +172,18 @@ def test_what_cannot_be_factorised_is_refused_by_name(text, plant, change, messa
         concept_tables.collect(checkpoint(neox(), plant), text, SMALL.model_copy(update=change))
 
 
+def test_excess_is_a_residual_of_independence():
+    random = np.random.default_rng(4)
+    rank_one = np.outer(random.random(30), random.random(5))
+    excess, expected = concept_tables.code_excess(rank_one)
+    np.testing.assert_allclose(expected, rank_one)
+    np.testing.assert_allclose(excess, 0, atol=1e-12)
+    rank_one[3, 2] *= 4
+    excess, _ = concept_tables.code_excess(rank_one)
+    assert np.unravel_index(excess.argmax(), excess.shape) == (3, 2)
+    assert (concept_tables.code_excess(np.zeros((4, 2)))[0] == 0).all()
+
+
 def test_cards_of_a_concept_that_fires_on_planted_tokens():
     ids = np.arange(64) % 10
     codes = np.ones((64, 3))

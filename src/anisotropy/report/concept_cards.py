@@ -96,7 +96,7 @@ def activation_words(card: Card) -> str:
     """How the activation moved, in words."""
     middle = len(card.steps) // 2
     return (
-        f"{card.activation[0]:.1f} times the mean at step {card.steps[0]:,}, {card.activation[middle]:.1f} at "
+        f"{card.activation[0]:.1f} times the expected code at step {card.steps[0]:,}, {card.activation[middle]:.1f} at "
         f"{card.steps[middle]:,}, {card.activation[-1]:.1f} at {card.steps[-1]:,}; 1 (dashed) is no difference."
     )
 

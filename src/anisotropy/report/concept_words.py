@@ -89,6 +89,37 @@ def agreement_words(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str
     return " ".join(sentences)
 
 
+def surrogate_words(
+    found: Mapping[str, float],
+    surrogate: Mapping[str, float],
+    untrained: Mapping[str, float],
+    titles: Mapping[str, str],
+) -> str:
+    """Whether two starts agree more on activations than on noise of the same covariance, one sentence a model.
+
+    Args:
+        found: agreement at the last checkpoint, by model.
+        surrogate: on Gaussian noise with its mean and covariance.
+        untrained: agreement at step 0, where there is one.
+        titles: of the models.
+    """
+    sentences = []
+    for model, value in found.items():
+        noise = surrogate[model]
+        if value > noise + 0.05:
+            reading = "more than its covariance alone explains"
+        elif value < noise - 0.05:
+            reading = "less than on noise: the covariance alone would explain more"
+        else:
+            reading = "no more than its covariance alone explains"
+        before = f", and {untrained[model]:.2f} on the untrained model" if model in untrained else ""
+        sentences.append(
+            f"{titles[model]}: two starts agree to {value:.2f} at the last checkpoint, to {noise:.2f} on Gaussian "
+            f"noise of the same mean and covariance{before}; that is {reading}."
+        )
+    return " ".join(sentences)
+
+
 def planted_words(table: pd.DataFrame) -> str:
     """Whether a low loss came with recovery of the planted concepts."""
     loss, true = table["relative_loss"].mean(), table["true_loss"].iloc[0]
@@ -183,6 +214,26 @@ def rows_needed(printed: pd.DataFrame) -> str:
         f"a number n have at most n − 1, so that table rests on at least {int(np.ceil(row['value'])) + 1} directions "
         "a cell: many concepts, or those of several checkpoints together."
     )
+
+
+def course_words(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
+    """When the ratio of effective ranks is lowest, and whether it stays there, one sentence a model."""
+    sentences = []
+    for model, table in courses.items():
+        own = table[table["reading"] == "activations"].sort_values("step")
+        ratios, steps = own["ratio"].to_numpy(), own["step"].to_numpy()
+        place = int(ratios.argmin())
+        start = (
+            f"{titles[model]}: the ratio of the activations begins at {ratios[0]:.2f}, is lowest at step "
+            f"{steps[place]:,} ({ratios[place]:.2f}) and ends at {ratios[-1]:.2f}"
+        )
+        if place == 0:
+            sentences.append(f"{start}: it does not fall.")
+        elif ratios[-1] > 1.5 * ratios[place]:
+            sentences.append(f"{start}: the last layer narrows during training and widens again.")
+        else:
+            sentences.append(f"{start}: it narrows and stays narrow.")
+    return " ".join(sentences)
 
 
 def printed_collapse_words(table: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from anisotropy.concepts.semi_nmf import SemiNMF
 from anisotropy.errors import UserError
-from anisotropy.studies.concept_tables import CARD_LAYER, CONTEXT_CENTRE, LAYERS, code_shares
+from anisotropy.studies.concept_tables import CARD_LAYER, CONTEXT_CENTRE, LAYERS, code_excess
 from anisotropy.studies.results import Collection
 
 _SHARE_OF_TOP, _LEAST_TOP = 0.01, 10
@@ -19,13 +19,13 @@ _SHARE_OF_TOP, _LEAST_TOP = 0.01, 10
 class Example:
     """A token in its context: ids before it, its own, ids after it.
 
-    ``times_mean`` is the concept's share of the token's codes over its mean share.
+    ``times_expected`` is its code over the one expected of the token, see ``code_excess``.
     """
 
     before: tuple[int, ...]
     token: int
     after: tuple[int, ...]
-    times_mean: float
+    times_expected: float
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Card:
         number: its rank by code mass, from 1.
         mass_share: its share of the code mass of all concepts.
         active_share: share of tokens with a positive code.
-        tokens: ids and shares of the most common tokens among the highest hundredth of code shares.
-        examples: tokens in context with the highest code shares, from different sequences.
+        tokens: ids and shares of the most common tokens among the hundredth whose codes exceed the expected ones most.
+        examples: tokens in context whose codes exceed the expected ones most, from different sequences.
         unembeddings: ids and cosines of the unembedding rows that point most nearly along it.
         steps: checkpoints of the two courses.
         direction: per step, largest cosine with a concept found at that checkpoint **from another seed**.
         chance: what ``direction`` would be among as many random directions.
-        activation: per step, mean code share of the concept's strongest tokens over its mean on all tokens, when the
+        activation: per step, mean over the concept's strongest tokens of their code over the expected one, when the
             activations of that checkpoint are written in the concepts of the last one; 1 is no difference.
     """
 
@@ -108,16 +108,15 @@ def _pairs(ids: np.ndarray, values: np.ndarray) -> tuple[tuple[int, float], ...]
 
 
 def _examples(arrays: Mapping[str, np.ndarray], concept: int) -> tuple[Example, ...]:
-    contexts, shares = arrays["card_contexts"][concept], arrays["card_shares"][concept]
-    mean = float(arrays["card_mean_share"][concept])
+    contexts, ratios = arrays["card_contexts"][concept], arrays["card_ratios"][concept]
     return tuple(
         Example(
             tuple(int(token) for token in context[:CONTEXT_CENTRE] if token >= 0),
             int(context[CONTEXT_CENTRE]),
             tuple(int(token) for token in context[CONTEXT_CENTRE + 1 :] if token >= 0),
-            float(share) / mean if mean > 0 else 0.0,
+            float(ratio),
         )
-        for context, share in zip(contexts, shares, strict=True)
+        for context, ratio in zip(contexts, ratios, strict=True)
         if context[CONTEXT_CENTRE] >= 0
     )
 
@@ -135,23 +134,27 @@ def directions_found(directions: np.ndarray, collections: Sequence[Collection]) 
 def activation_courses(directions: np.ndarray, collections: Sequence[Collection]) -> np.ndarray:
     """Write every checkpoint's activations in the same directions (k, d), and compare the strongest tokens with all.
 
-    The strongest tokens of a concept are the highest hundredth of code shares (at least 10) at the last one. Being
-    chosen there, they stand out there by construction; that they did not stand out before is the information.
+    The strongest tokens of a concept are the hundredth (at least 10) whose codes exceed the expected ones most at the
+    last checkpoint. Being chosen there, they stand out there by construction; that they did not before is the
+    information.
 
     Returns:
-        Mean code share of those tokens over that of all, shape (steps, k); 0 where no token has a code.
+        Mean over those tokens of the code over the expected one, shape (steps, k); 0 where no token has a code.
     """
     # The directions are given, so only codes are computed: exact non-negative least squares, row by row.
     solver = SemiNMF(len(directions))
     solver.components_, solver.n_features_in_ = directions.astype(np.float32), directions.shape[1]
-    codes = [code_shares(solver.transform(each.arrays["tracked"])) for each in collections]
-    count = min(len(codes[-1]), max(_LEAST_TOP, round(_SHARE_OF_TOP * len(codes[-1]))))
-    strongest = np.argsort(-codes[-1], axis=0, kind="stable")[:count]
-    courses = []
-    for of_step in codes:
-        top, everywhere = np.take_along_axis(of_step, strongest, axis=0).mean(0), of_step.mean(0)
-        courses.append(np.where(everywhere > 0, top / np.where(everywhere > 0, everywhere, 1), 0))
-    return np.array(courses)
+    courses: list[np.ndarray] = []
+    strongest: np.ndarray | None = None
+    for each in reversed(collections):
+        codes = solver.transform(each.arrays["tracked"]).astype(np.float64)
+        excess, expected = code_excess(codes)
+        if strongest is None:
+            count = min(len(codes), max(_LEAST_TOP, round(_SHARE_OF_TOP * len(codes))))
+            strongest = np.argsort(-excess, axis=0, kind="stable")[:count]
+        ratios = np.where(expected > 0, codes / np.where(expected > 0, expected, 1), 0)
+        courses.append(np.take_along_axis(ratios, strongest, axis=0).mean(axis=0))
+    return np.array(courses[::-1])
 
 
 def chance_cosine(concepts: int, coordinates: int, draws: int = 400, seed: int = 0) -> float:

@@ -287,8 +287,8 @@ def card_arrays(
 ) -> dict[str, np.ndarray]:
     """What the cards of one factorisation show of the text.
 
-    Tokens are ranked by the concept's *share* of the token's codes [ours]: a token whose activation is long has large
-    codes of every concept, and would head most cards.
+    Tokens are ranked by how far their code exceeds what is expected of them, see :func:`code_excess` [ours]: a token
+    whose activation is long has large codes of every concept, and would head most cards.
 
     Args:
         codes: (n, k) of the reservoir's tokens.
@@ -299,43 +299,48 @@ def card_arrays(
 
     Returns:
         ``card_active`` (k,) share of tokens with a positive code; ``card_contexts`` (k, examples, 19) token ids, the
-        token itself at place 12, −1 where there is none; ``card_shares`` (k, examples) of the token's codes;
-        ``card_mean_share`` (k,) over all tokens; ``card_tokens`` and ``card_token_shares`` (k, 8): the most common
+        token itself at place 12, −1 where there is none; ``card_ratios`` (k, examples), the code over the
+        expected one; ``card_tokens`` and ``card_token_shares`` (k, 8): the most common
         tokens among the highest hundredth (at least 20).
     """
     n, k = codes.shape
-    shares = code_shares(codes)
+    excess, expected = code_excess(codes)
     top = min(n, max(_TOP_LEAST, round(_TOP_SHARE * n)))
     contexts = np.full((k, examples, CONTEXT_CENTRE + 1 + _RIGHT), -1, dtype=np.int64)
     strengths = np.zeros((k, examples))
-    tokens, common_shares = np.full((k, _LISTED), -1, dtype=np.int64), np.zeros((k, _LISTED))
+    tokens, shares = np.full((k, _LISTED), -1, dtype=np.int64), np.zeros((k, _LISTED))
     for concept in range(k):
-        order = np.argsort(-shares[:, concept], kind="stable")
-        order = order[shares[order, concept] > 0]
+        order = np.argsort(-excess[:, concept], kind="stable")
+        order = order[codes[order, concept] > 0]
         if not len(order):
             continue
         values, counts = np.unique(ids[reservoir[order[:top]]], return_counts=True)
         common = np.argsort(-counts, kind="stable")[:_LISTED]
         tokens[concept, : len(common)] = values[common]
-        common_shares[concept, : len(common)] = counts[common] / counts.sum()
+        shares[concept, : len(common)] = counts[common] / counts.sum()
         _, firsts = np.unique(reservoir[order] // length, return_index=True)
         for place, row in enumerate(order[np.sort(firsts)[:examples]]):
             contexts[concept, place] = _context(ids, int(reservoir[row]), length)
-            strengths[concept, place] = shares[row, concept]
+            strengths[concept, place] = codes[row, concept] / expected[row, concept]
     return {
         "card_active": (codes > 0).mean(axis=0),
         "card_contexts": contexts,
-        "card_shares": strengths,
-        "card_mean_share": shares.mean(axis=0),
+        "card_ratios": strengths,
         "card_tokens": tokens,
-        "card_token_shares": common_shares,
+        "card_token_shares": shares,
     }
 
 
-def code_shares(codes: np.ndarray) -> np.ndarray:
-    """Each concept's share of its token's codes, (n, k); 0 for a token without any."""
-    totals = codes.sum(axis=1, keepdims=True, dtype=np.float64)
-    return codes / np.where(totals > 0, totals, 1)
+def code_excess(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far each code exceeds the one expected of its token and its concept, as in correspondence analysis.
+
+    The expected code e is the token's sum of codes times the concept's share of all codes. Returns (z − e)/√e and e,
+    both (n, k); for a token or a concept without any code both are 0.
+    """
+    values = codes.astype(np.float64)
+    total = values.sum()
+    expected = values.sum(axis=1, keepdims=True) * values.sum(axis=0) / (total if total > 0 else 1)
+    return np.where(expected > 0, (values - expected) / np.sqrt(np.where(expected > 0, expected, 1)), 0), expected
 
 
 def _context(ids: np.ndarray, place: int, length: int) -> np.ndarray:

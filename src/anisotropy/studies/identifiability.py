@@ -1,9 +1,12 @@
-"""Two simulations of what a table of Semi-NMF concepts can and cannot show: planted concepts, and pooled ones."""
+"""Simulations of what a table of Semi-NMF concepts can and cannot show: planted, meaningless and pooled ones."""
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
 
 from anisotropy.concepts.matching import matched_pairs
 from anisotropy.concepts.semi_nmf import SemiNMF, stability
@@ -43,6 +46,31 @@ def planted_concepts(
             for start, model in enumerate(models)
         ]
     )
+
+
+def surrogate_agreement(rows: np.ndarray, concepts: int, number: int, tol: float, seed: int = 0) -> float:
+    """How far two starts agree on Gaussian noise with the mean and covariance of the given rows.
+
+    Such noise has the span and the ellipsoid of the data and nothing else, so this is the value that agreement has to
+    exceed before it tells of concepts rather than of a covariance.
+
+    Args:
+        rows: activations, shape (n, d).
+        concepts: number k of concepts.
+        number: rows of noise.
+        tol: of Semi-NMF.
+        seed: of the noise; the starts are two others.
+
+    Returns:
+        Matched ``|cosine|``, mean over concepts.
+    """
+    data = rows.astype(np.float64)
+    noise = np.random.default_rng(seed).multivariate_normal(data.mean(0), np.cov(data.T), size=number, method="eigh")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        starts = (seed + 101, seed + 102)
+        models = [SemiNMF(concepts, tol=tol, random_state=start).fit(noise.astype(np.float32)) for start in starts]
+    return stability(models).mean
 
 
 def pooled_points(
