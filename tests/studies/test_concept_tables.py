@@ -224,8 +224,8 @@ def test_nearest_unembeddings_are_taken_about_the_mean_and_leave_unseen_tokens_o
 
 
 def test_a_card_names_the_words_of_a_planted_concept():
-    """A toy corpus in which three words share a direction that nothing else has."""
-    words = [11, 23, 42]
+    """A toy corpus in which two words share a direction that nothing else has."""
+    words = [11, 23]
 
     def plant(model):
         direction = torch.zeros(SIZE)
@@ -238,11 +238,10 @@ def test_a_card_names_the_words_of_a_planted_concept():
     text = StudyText(blocks, np.ones(VOCABULARY, dtype=np.int64), "digest")
     parameters = SMALL.model_copy(update={"rows": 640, "card_rows": 640, "tol": 1e-5})
     arrays = concept_tables.collect(checkpoint(neox(initializer_range=0.01), plant), text, parameters)
-    cards = make_cards([Collection("toy", 1, "hash", arrays)], 12)
-    planted = [card for card in cards if {token for token, _ in card.tokens[:3]} == set(words)]
-    assert planted
-    card = planted[0]
-    assert sum(share for token, share in card.tokens if token in words) > 0.9
-    assert all(example.token in words for example in card.examples)
+    card = make_cards([Collection("toy", 1, "hash", arrays)], 1)[0]
+    assert abs(arrays["middle_directions"][0, 0, 0]) > 0.9
+    assert {token for token, _ in card.tokens} == set(words)
+    assert sum(share for _, share in card.tokens) == pytest.approx(1)
+    assert all(example.token in words and example.times_expected > 2 for example in card.examples)
     assert card.unembeddings[0][0] == 31
-    assert card.activation[-1] > 3
+    assert card.activation[-1] > 2

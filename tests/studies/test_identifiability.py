@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anisotropy.studies.identifiability import planted_concepts, pooled_points
+from anisotropy.studies.identifiability import planted_concepts, pooled_points, surrogate_agreement
 
 
 def test_low_error_is_not_recovery():
@@ -29,3 +29,15 @@ def test_pooled_copies_look_low_dimensional():
     # The drift's size does not matter: TwoNN is blind to scale.
     small = pooled_points(repetitions=3, drift=0.01).set_index("points")
     assert abs(small.loc["pooled copies", "id_twonn"] - table.loc["pooled copies", "id_twonn"]) < 0.5
+
+
+def test_noise_with_the_same_covariance_is_a_floor_for_agreement():
+    random = np.random.default_rng(3)
+    # Two far clusters on each side: directions any start finds. Noise of the same covariance has no clusters.
+    centres = np.eye(3, 12) * 10
+    data = centres[random.integers(3, size=600)] + 0.01 * random.standard_normal((600, 12))
+    agreement = surrogate_agreement(data, concepts=3, number=600, tol=1e-4)
+    assert 0 < agreement <= 1
+    assert surrogate_agreement(data, concepts=3, number=600, tol=1e-4) == agreement
+    one = surrogate_agreement(np.outer(random.standard_normal(300) + 5, np.ones(12)), concepts=1, number=300, tol=1e-4)
+    assert one > 0.99

@@ -125,9 +125,9 @@ def draw_agreement(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str]
         layer: ``"first"``, ``"middle"`` or ``"last"``.
     """
     looks = {
-        "seeds": ("two seeds, same checkpoint", model_colour(4), "o", "-"),
-        "next, other seed": ("checkpoint before, other seed", model_colour(3), "D", "-"),
-        "next, same seed": ("checkpoint before, same seed", INK, "^", "--"),
+        "seeds": ("two starts, same checkpoint", model_colour(4), "o", "-"),
+        "next, other seed": ("checkpoint before, other start", model_colour(3), "D", "-"),
+        "next, same seed": ("checkpoint before, same start", INK, "^", "--"),
         "random": ("random directions", CONTROL, "", ":"),
     }
     figure, axes = stacked(len(tables), 2.3)
@@ -174,7 +174,7 @@ def draw_matches(
             f"{titles[model]}: {int((values > 0.9).sum())} of {len(values)} pairs above 0.9, lowest {values.min():.2f}"
         )
     axes[-1].set_xlabel("pair, best first")
-    return figure, f"Matched |cosine| between the concepts of two seeds, grey: random directions. {'; '.join(words)}."
+    return figure, f"Matched |cosine| between the concepts of two starts, grey: random directions. {'; '.join(words)}."
 
 
 def draw_ratios(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str], threshold: float) -> tuple[Figure, str]:

@@ -159,19 +159,14 @@ def least_rank_if_components_needed(components: int, share: float, dimensions: i
     (components − 1)/share and of m' ≥ that many equal shares, on which the constraint is met exactly.
     """
     head = components - 1
-    best = np.inf
-    for long in range(int(np.ceil(head / share)), dimensions + 1):
-        best = min(best, float(long))
-        for short in range(1, int(np.ceil(head / share))):
-            held_short, held_long = min(1.0, head / short), min(1.0, head / long)
-            weight = (share - held_long) / (held_short - held_long)
-            top = weight / short + (1 - weight) / long
-            low = (1 - weight) / long
-            entropy = -short * top * np.log(top)
-            if low > 0 and long > short:
-                entropy -= (long - short) * low * np.log(low)
-            best = min(best, float(np.exp(entropy)))
-    return best
+    first = int(np.ceil(head / share))
+    short, long = np.meshgrid(np.arange(1, first), np.arange(first, dimensions + 1))
+    held_short, held_long = np.minimum(1.0, head / short), head / long
+    weight = (share - held_long) / (held_short - held_long)
+    low = (1 - weight) / long
+    top = weight / short + low
+    entropy = -short * top * np.log(top) - (long - short) * low * np.log(low)
+    return float(min(first, np.exp(entropy).min()))
 
 
 def printed_remarks(printed: pd.DataFrame, hidden_sizes: Mapping[str, int], share: float = 0.7) -> pd.DataFrame:
