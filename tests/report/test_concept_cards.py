@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 from conceptcase import collection
 
-from anisotropy.report.concept_cards import activation_words, cards_html, direction_words
+from anisotropy.report.concept_cards import activation_words, cards_html, direction_words, most_reproduced
 from anisotropy.studies.concept_cards import Card, Example, make_cards
 
 WORDS = {3: "␣the", 4: "␣dog", 5: "␣<script>alert(1)</script>", 6: "&amp;", 7: "␣", 8: "↵", 9: "s"}
@@ -109,3 +109,11 @@ def test_one_checkpoint_is_a_point():
     html = cards_html(make_cards([collection(5)], 1), names, "M")
     assert html.count("<circle") == 2
     parsed(html)
+
+
+def test_the_concepts_another_start_finds_come_first():
+    cards = [card(number=1, direction=(0.1, 0.2)), card(number=2, direction=(0.1, 0.9)), card(number=3)]
+    table = most_reproduced(cards, names, 2)
+    assert table["concept"].tolist() == [2, 3]
+    assert table["cosine with another start"].tolist() == [0.9, 0.9]
+    assert table["tokens"].iloc[0] == "␣&lt;script&gt;alert(1)&lt;/script&gt;  &amp;amp;"

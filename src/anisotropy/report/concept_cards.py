@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from IPython.display import HTML, display
 
 from anisotropy.report.tables import signed
@@ -38,6 +39,32 @@ def show_cards(cards: Sequence[Card], names: Names, title: str) -> None:
         title: of the model.
     """
     display(HTML(cards_html(cards, names, title)))
+
+
+def most_reproduced(cards: Sequence[Card], names: Names, number: int = 10) -> pd.DataFrame:
+    """The concepts that another start finds most nearly, one a row.
+
+    Args:
+        cards: of all concepts of a model.
+        names: as for :func:`show_cards`.
+        number: of rows.
+
+    Returns:
+        ``concept`` (rank by code mass), ``code mass (%)``, ``cosine with another start``, ``tokens`` (the three most
+        common among those it is strongest in; escaped, since a table's cells are HTML).
+    """
+    chosen = sorted(cards, key=lambda card: -card.reproduced)[:number]
+    return pd.DataFrame(
+        [
+            {
+                "concept": card.number,
+                "code mass (%)": 100 * card.mass_share,
+                "cosine with another start": card.reproduced,
+                "tokens": escape("  ".join(names([token for token, _ in card.tokens[:3]]))),
+            }
+            for card in chosen
+        ]
+    )
 
 
 def cards_html(cards: Sequence[Card], names: Names, title: str) -> str:

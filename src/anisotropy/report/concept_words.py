@@ -158,14 +158,16 @@ def least_rank_if_components_needed(components: int, share: float, dimensions: i
     Entropy is concave, so its least value on this polytope is at a vertex: a mixture of two flat spectra, of m <
     (components − 1)/share and of m' ≥ that many equal shares, on which the constraint is met exactly.
     """
+    from scipy.special import xlogy
+
     head = components - 1
     first = int(np.ceil(head / share))
     short, long = np.meshgrid(np.arange(1, first), np.arange(first, dimensions + 1))
     held_short, held_long = np.minimum(1.0, head / short), head / long
     weight = (share - held_long) / (held_short - held_long)
-    low = (1 - weight) / long
+    low = (1 - weight).clip(0) / long
     top = weight / short + low
-    entropy = -short * top * np.log(top) - (long - short) * low * np.log(low)
+    entropy = -short * xlogy(top, top) - (long - short) * xlogy(low, low)
     return float(min(first, np.exp(entropy).min()))
 
 
