@@ -140,6 +140,9 @@ def test_remarks_find_the_two_cells_and_no_consistent_one():
     assert {(1, 18.9), (17, 4.1)} <= pairs
     assert "squared" in found[found["effective_rank"] == 18.9]["remark"].iloc[0]
     assert "not of one matrix" in found[found["effective_rank"] == 4.1]["remark"].iloc[0]
+    lines = words.remark_lines(found)
+    assert any("17 components, rank 4.1" in line for line in lines)
+    assert "No printed cell" in words.remark_lines(found.iloc[:0])[0]
     consistent = published.table2().assign(value=lambda t: np.where(t["metric"] == "pca_70", 10, 100.0))
     assert words.printed_remarks(consistent, sizes).empty
 

@@ -23,6 +23,11 @@ _MUTED = "var(--pst-color-text-muted, inherit)"
 # Dark text on amber has a contrast above 10 in both themes; the underline marks the token without colour.
 _MARK = "background:#ffd166;color:#1a1a1a;padding:0 .15em;border-radius:.2em;text-decoration:underline"
 _GRID = "display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));margin:1rem 0"
+# The theme lays HTML outputs on a light sheet in its dark mode; cards bring their own colours.
+_NO_SHEET = (
+    "<style>html[data-theme=dark] .bd-content div.cell_output .text_html:has(.concept-cards)"
+    "{background:none;color:var(--pst-color-text-base);padding:0}</style>"
+)
 _CARD = (
     f"border:1px solid {_BORDER};border-radius:.4rem;background:{_SURFACE};"
     "padding:.75rem .9rem;overflow-wrap:anywhere;min-width:0"
@@ -70,7 +75,8 @@ def most_reproduced(cards: Sequence[Card], names: Names, number: int = 10) -> pd
 def cards_html(cards: Sequence[Card], names: Names, title: str) -> str:
     """The cards of one model as one piece of HTML; whatever comes from the text is escaped."""
     body = "".join(_card(card, names, title) for card in cards)
-    return f'<section class="concept-cards" aria-label="Concepts of {escape(title)}" style="{_GRID}">{body}</section>'
+    label = f"Concepts of {escape(title)}"
+    return f'{_NO_SHEET}<section class="concept-cards" aria-label="{label}" style="{_GRID}">{body}</section>'
 
 
 def _card(card: Card, names: Names, title: str) -> str:
@@ -80,7 +86,7 @@ def _card(card: Card, names: Names, title: str) -> str:
     )
     facts = (
         f"{card.mass_share:.1%} of the code mass; active on {card.active_share:.0%} of tokens; "
-        f"found by another seed with cosine {signed(card.reproduced)}"
+        f"found by another start with cosine {signed(card.reproduced)}"
     )
     parts = [
         head,
@@ -95,7 +101,7 @@ def _card(card: Card, names: Names, title: str) -> str:
         parts.append(_titled("Nearest unembedding tokens (cosine)", listed))
     parts.append(
         _titled(
-            f"Direction: nearest concept of another seed, step {card.steps[0]:,} to {card.steps[-1]:,}",
+            f"Direction: nearest concept of another start, step {card.steps[0]:,} to {card.steps[-1]:,}",
             _sparkline(card.direction, 1.0, card.chance, direction_words(card)) + _note(direction_words(card)),
         )
     )

@@ -21,6 +21,7 @@ METRIC_NAMES = {
     "pca_70": "PCA 70 %",
     "effective_rank": "effective rank",
     "pca_similarity": "similarity to the window before",
+    "sim_pca": "PCA similarity (the paper does not say of which two)",
     "pca_similarity_within": "similarity inside the window",
     "c_w": "c_w, match with the next weight",
 }
@@ -67,7 +68,7 @@ def table_two(table: pd.DataFrame, caption: str) -> str:
             body.append(f"<tr>{name}</th>{cells}</tr>")
     return (
         f'<div role="region" tabindex="0" aria-label="{escape(caption)}" style="overflow-x:auto;margin:1rem 0">'
-        '<table style="border-collapse:collapse;font-size:.85em;width:100%">'
+        '<table class="dataframe" style="border-collapse:collapse;font-size:.85em;width:100%">'
         f'<caption style="text-align:left;caption-side:top">{escape(caption)}</caption>'
         f'<thead><tr><th scope="col" style="text-align:left;padding:.2rem .4rem">first / middle / last</th>{head}</tr>'
         f"</thead><tbody>{''.join(body)}</tbody></table></div>"
@@ -113,7 +114,8 @@ def show_table_two(table: pd.DataFrame, caption: str) -> None:
 def printed_table(printed: pd.DataFrame, model: str) -> pd.DataFrame:
     """One model of the printed table in the layout's columns."""
     own = printed[printed["model"] == model]
-    return own.rename(columns={"checkpoints": "window"}).assign(reading="printed").drop(columns="model")
+    own = own.rename(columns={"checkpoints": "window"}).assign(reading="printed").drop(columns="model")
+    return own.replace({"metric": {"pca_similarity": "sim_pca"}})
 
 
 def draw_agreement(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str], layer: str) -> tuple[Figure, str]:

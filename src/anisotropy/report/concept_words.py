@@ -202,6 +202,17 @@ def printed_remarks(printed: pd.DataFrame, hidden_sizes: Mapping[str, int], shar
     return pd.DataFrame(rows, columns=names)
 
 
+def remark_lines(remarks: pd.DataFrame) -> list[str]:
+    """The remarks as a Markdown list, a line a cell."""
+    if remarks.empty:
+        return ["No printed cell excludes a definition of its two ranks."]
+    return [
+        f"- {row['model']}, {row['window']}, {row['layer']} layer ({row['pca_70']} components, rank "
+        f"{row['effective_rank']}): {row['remark']}."
+        for row in remarks.to_dict("records")
+    ]
+
+
 def rows_needed(printed: pd.DataFrame) -> str:
     """How many rows the largest printed effective rank asks for."""
     ranks = printed[printed["metric"] == "effective_rank"]

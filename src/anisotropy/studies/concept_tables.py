@@ -46,7 +46,8 @@ class Parameters(BaseModel):
     """What ``collect`` measures; all of it [ours].
 
     Attributes:
-        concepts: number k of concepts per layer. Estimates of intrinsic dimension have k points per checkpoint, and
+        concepts: number k of concepts per layer; where a layer has few coordinates d, three quarters of them at most
+            (with k = d any activations fit exactly). Estimates of intrinsic dimension have k points per checkpoint, and
             the effective rank cannot exceed k − 1.
         rows: size n of the seeded reservoir of activations, the same tokens at every checkpoint.
         text_tokens: tokens of held-out text that the reservoir is drawn from, or as many as the corpus has.
@@ -88,7 +89,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         ``card_…`` arrays of :func:`card_arrays`. ``reservoir`` (n,) are places in the text.
 
     Raises:
-        UserError: fewer rows or coordinates than concepts, or activations that are constant or not finite; the message
+        UserError: fewer rows than concepts, or activations that are constant or not finite; the message
             names checkpoint, layer and probe.
     """
     blocks = take_tokens(text.blocks, min(parameters.text_tokens, even_tokens(text.blocks)))
@@ -116,7 +117,11 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
             arrays |= _weight_correlation(layer, found, fits["weight", layer], parameters)
     rows = layers[CARD_LAYER]
     ica = decompose(
-        rows[: parameters.ica_rows].astype(np.float64), "ica", parameters.concepts, tol=parameters.tol, max_iter=100
+        rows[: parameters.ica_rows].astype(np.float64),
+        "ica",
+        concept_count(parameters, rows.shape[1]),
+        tol=parameters.tol,
+        max_iter=100,
     )
     arrays["ica"], arrays["ica_converged"] = ica.components.astype(np.float32), np.array([ica.converged])
     arrays["tracked"] = rows[:_TRACKED]
@@ -140,6 +145,11 @@ def choose_rows(tokens: int, rows: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(tokens)[:rows].astype(np.int64)
 
 
+def concept_count(parameters: Parameters, coordinates: int) -> int:
+    """Number of concepts of a layer with so many coordinates."""
+    return max(1, min(parameters.concepts, 3 * coordinates // 4))
+
+
 def read_layers(checkpoint: Checkpoint, blocks: Sequence[np.ndarray], reservoir: np.ndarray) -> dict[str, np.ndarray]:
     """Activations of the reservoir's tokens at the three layers, shape (n, d) float32; nothing else is kept."""
     places = find_places(checkpoint.model)
@@ -161,14 +171,11 @@ def read_layers(checkpoint: Checkpoint, blocks: Sequence[np.ndarray], reservoir:
 
 def _check(rows: np.ndarray, parameters: Parameters, where: str) -> None:
     n, d = rows.shape
+    concepts = concept_count(parameters, d)
     if bad := int((~np.isfinite(rows)).sum()):
         raise UserError(f"{where}: {bad} of {rows.size} activations are not finite")
-    if n <= parameters.concepts:
-        raise UserError(
-            f"{where}: {n} rows for {parameters.concepts} concepts; raise rows and text_tokens, or lower concepts"
-        )
-    if d <= parameters.concepts:
-        raise UserError(f"{where}: the layer has {d} coordinates; concepts must be fewer, got {parameters.concepts}")
+    if n <= concepts:
+        raise UserError(f"{where}: {n} rows for {concepts} concepts; raise rows and text_tokens, or lower concepts")
     if not np.ptp(rows, axis=0).any():
         raise UserError(f"{where}: the activations are the same for all {n} tokens; there is nothing to factorise")
 
@@ -207,7 +214,7 @@ def _factorise(
         key, seed = job
         matrix = jobs[key]
         model = SemiNMF(
-            min(parameters.concepts, *matrix.shape),
+            min(concept_count(parameters, matrix.shape[1]), len(matrix)),
             tol=parameters.tol,
             max_iter=parameters.max_iter,
             random_state=seed,
@@ -237,7 +244,7 @@ def _raw_measures(layer: str, rows: np.ndarray, of_block: np.ndarray, parameters
         lambda: graph_dimension(points, all_pairs_up_to=0, sources=_SOURCES, seed=parameters.seed).estimate
     )
     measures = [paths, nearest, pca_components(rows).estimate, effective_rank(rows).estimate]
-    principal = decompose(rows.astype(np.float64), "pca", parameters.concepts)
+    principal = decompose(rows.astype(np.float64), "pca", concept_count(parameters, rows.shape[1]))
     return {
         f"{layer}_raw": np.array(measures),
         f"{layer}_raw_duplicates": np.array([len(points) - len(np.unique(points, axis=0))]),
