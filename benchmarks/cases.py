@@ -191,6 +191,31 @@ def probes() -> Timed:
     }
 
 
+def tangents() -> Timed:
+    """What the tangent study collects from one checkpoint, against the passes through the model it cannot avoid."""
+    from anisotropy.models.checkpoints import Checkpoint
+    from anisotropy.models.corpus import StudyText
+    from anisotropy.studies.tangents import Parameters, collect
+
+    model = _miniature().eval().requires_grad_(False)
+    ids = torch.randint(0, 4096, (64, 128), generator=torch.Generator().manual_seed(SEED))
+    other = ids[torch.randperm(64, generator=torch.Generator().manual_seed(SEED))]
+    text = StudyText(tuple(np.array_split(ids.numpy(), 16)), np.ones(4096, dtype=np.int64), "")
+    checkpoint = Checkpoint(model, "mini-pythia", 0, "causal", None, "")
+
+    def bare() -> None:
+        with torch.no_grad():
+            model(ids[:32])
+        for labels in (ids, other):
+            embedded = model.get_input_embeddings()(ids[32:]).detach().requires_grad_(True)
+            torch.autograd.grad(model(inputs_embeds=embedded, labels=labels[32:]).loss, embedded)
+
+    return {
+        "bare passes: forward over half, forward + backward over half, twice": bare,
+        "collect, all probes": lambda: collect(checkpoint, text, Parameters()),
+    }
+
+
 def _miniature() -> torch.nn.Module:
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -260,5 +285,6 @@ CASES: dict[str, Callable[[], Timed]] = {
     "Memory, 10⁵ rows": lambda: streaming(100_000),
     "Memory, 10⁶ rows": lambda: streaming(1_000_000),
     "Probes, mini-pythia, 32 × 128 tokens": probes,
+    "Tangents, mini-pythia, 8,192 tokens": tangents,
     "Training, mini-pythia": trainer,
 }

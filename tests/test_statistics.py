@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from anisotropy.statistics import bootstrap_blocks, correlation, permutation_null, sign_test
+from anisotropy.statistics import (
+    block_multiplicities,
+    bootstrap_blocks,
+    correlation,
+    permutation_null,
+    sign_test,
+)
 
 
 def gaussian_pairs(n, rho, seed):
@@ -246,3 +252,26 @@ class TestRandomness:
     def test_import_needs_numpy_only(self):
         code = "import sys, anisotropy.statistics; print([m for m in ('scipy', 'torch', 'pandas') if m in sys.modules])"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+class TestBlockMultiplicities:
+    def test_first_row_is_the_sample_and_every_row_has_as_many_blocks(self) -> None:
+        found = block_multiplicities(7, 400, seed=3)
+        assert found.shape == (401, 7)
+        assert (found[0] == 1).all()
+        assert (found.sum(1) == 7).all()
+        np.testing.assert_array_equal(found, block_multiplicities(7, 400, seed=3))
+        assert (found != block_multiplicities(7, 400, seed=4)).any()
+
+    def test_a_mean_has_the_bootstraps_spread(self) -> None:
+        """The bootstrap's standard deviation of a mean is the population one over √B, whichever way it is drawn."""
+        values = np.random.default_rng(0).normal(size=12)
+        means = block_multiplicities(12, 20_000, seed=1)[1:] @ values / 12
+        assert means.std() == pytest.approx(values.std() / np.sqrt(12), rel=0.03)
+        other = bootstrap_blocks(values, seed=2, draws=4000)
+        assert np.quantile(means, 0.975) == pytest.approx(other.high, abs=0.05)
+
+    @pytest.mark.parametrize(("blocks", "draws", "message"), [(1, 10, "at least 2"), (5, 0, "draws is 0")])
+    def test_too_few(self, blocks: int, draws: int, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            block_multiplicities(blocks, draws, seed=0)

@@ -23,6 +23,7 @@ __all__ = [
     "Correlation",
     "PermutationNull",
     "SignTest",
+    "block_multiplicities",
     "bootstrap_blocks",
     "correlation",
     "permutation_null",
@@ -220,6 +221,21 @@ def bootstrap_blocks(
         resampled[i] = _one_number(function(values[chosen]), f"on resample {i}")
     low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Bootstrap(estimate, float(low), float(high), resampled, len(values))
+
+
+def block_multiplicities(blocks: int, draws: int, seed: int) -> NDArray[np.int64]:
+    """Draw how often each block occurs in each resample of blocks: the bootstrap for statistics of sums over blocks.
+
+    Returns an array of shape `(draws + 1, blocks)` whose rows sum to `blocks`; the first row is all ones, the sample
+    itself. Statistics computed with the same rows are paired.
+
+    Raises `ValueError` for fewer than 2 blocks or 1 draw.
+    """
+    if blocks < 2:
+        raise ValueError(f"got {blocks} block(s); resampling needs at least 2")
+    _check_draws(draws)
+    drawn = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), size=draws)
+    return np.vstack([np.ones((1, blocks), dtype=np.int64), drawn])
 
 
 def sign_test(differences: ArrayLike) -> SignTest:

@@ -145,3 +145,19 @@ def test_errors() -> None:
         Moments.merged([Moments(3), Moments.of(torch.zeros(1, 2))])
     with pytest.raises(ValueError, match="at least 2 rows, got 1"):
         _ = Moments.of(torch.zeros(1, 3)).covariance
+
+
+def test_moments_that_were_kept_elsewhere_go_on_as_before():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 3)))
+    whole, half = Moments.of(rows), Moments.of(rows[:25])
+    back = Moments.from_sums(half.count, half.mean, half.centred_scatter)
+    back.update(rows[25:])
+    assert back.count == 40
+    torch.testing.assert_close(back.covariance, whole.covariance)
+    torch.testing.assert_close(back.mean, whole.mean)
+
+
+@pytest.mark.parametrize(("count", "mean", "scatter"), [(-1, (3,), (3, 3)), (2, (3,), (2, 2)), (2, (3, 1), (3, 3))])
+def test_sums_that_are_no_moments(count, mean, scatter):
+    with pytest.raises(ValueError, match="are no moments"):
+        Moments.from_sums(count, torch.zeros(mean), torch.zeros(scatter))

@@ -92,7 +92,7 @@ def test_ours_has_every_metric_and_reading():
 
 def test_models_that_were_not_run_come_with_their_command():
     table = concept_tables.not_run(["Pythia-410M", "EuroBERT-210M"], published.CATALOGUE_NAMES, ["pythia-410m"])
-    assert table["on this page"].tolist() == ["run", "not run here"]
+    assert table["measured"].tolist() == ["run", "not run here"]
     assert table["command"].tolist() == ["–", "anisotropy measure --model eurobert-210m --studies concept_tables"]
 
 

@@ -89,3 +89,12 @@ def test_mistakes_stop_the_page_in_one_line(here, arguments, message):
     (line,) = caught.value._render_traceback_()
     assert line == f"anisotropy: {caught.value}"
     assert "\n" not in line
+
+
+def test_results_of_models_that_are_not_here_are_found(here, small_corpus, shown):
+    run = Session(models=["tiny-pythia"], checkpoints=1, corpus=str(small_corpus))
+    run.collect("frequency", **PARAMETERS)
+    assert run.kept("frequency", **PARAMETERS) == {}
+    elsewhere = Session(models=["tiny-pythia-shuffled"], corpus=str(small_corpus))
+    assert [one.step for one in elsewhere.kept("frequency", **PARAMETERS)["tiny-pythia"]] == [32]
+    assert elsewhere.kept("frequency", occurrences=7) == {}

@@ -118,3 +118,16 @@ def test_members_outside_the_folder_are_not_written(store, tmp_path):
     with pytest.raises(UserError, match="belies"):
         store.import_from(tmp_path / "evil.tar")
     assert not (tmp_path.parent / "escaped").exists()
+
+
+def test_kept_collections_are_found_by_what_they_say_of_themselves(store):
+    for step in (4, 0):
+        key = Key("tangents", {"tokens": 8}, f"w{step}", "text", "code")
+        store.write(key, Collection("olmo-1b", step, f"w{step}", {"x": np.array(step)}, {}))
+    store.write(Key("tangents", {"tokens": 9}, "w", "text", "code"), collection())
+    store.write(Key("tangents", {"tokens": 8}, "w", "text", "old code"), collection())
+    store.write(Key("frequency", {"tokens": 8}, "w", "text", "code"), collection())
+    found = store.kept("tangents", {"tokens": 8}, "code")
+    assert list(found) == ["olmo-1b"]
+    assert [(one.step, int(one.arrays["x"])) for one in found["olmo-1b"]] == [(0, 0), (4, 4)]
+    assert store.kept("tangents", {"tokens": 10}, "code") == {}

@@ -46,6 +46,22 @@ class Moments:
         return moments
 
     @classmethod
+    def from_sums(cls, count: int, mean: torch.Tensor, centred_scatter: torch.Tensor) -> Moments:
+        """Moments that were kept elsewhere: ``mean`` (d,), ``centred_scatter`` (d, d), as this class holds them.
+
+        Raises:
+            ValueError: shapes that do not fit together, or a negative count.
+        """
+        d = len(mean)
+        if mean.ndim != 1 or centred_scatter.shape != (d, d) or count < 0:
+            raise ValueError(
+                f"count {count}, mean {tuple(mean.shape)}, scatter {tuple(centred_scatter.shape)} are no moments"
+            )
+        moments = cls(d, _home(mean.device))
+        moments._add(count, mean.to(torch.float64), centred_scatter.to(torch.float64))
+        return moments
+
+    @classmethod
     def merged(cls, parts: Iterable[Moments]) -> Moments:
         """Moments of all rows that the parts saw.
 

@@ -7,8 +7,10 @@ output before its dropout, needs a hook.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,12 +57,17 @@ class Capture:
         loss: mean cross-entropy of the batch in nats, or ``None`` without labels.
         positions: how many positions that mean is over; gradients times ``positions`` are those of the summed loss,
             which do not depend on how tokens were put into batches.
+        reader_inputs: per probe of ``readers``, what its first linear maps are given, shape (sequences, length, d).
+        reader_gradients: ∂loss/∂output of those maps side by side, where labels are given, shape (sequences, length,
+            units); with rows flattened, reader_gradientsᵀ · reader_inputs is the gradient of their stacked weight.
     """
 
     activations: dict[str, torch.Tensor]
     gradients: dict[str, torch.Tensor]
     loss: float | None
     positions: int
+    reader_inputs: dict[str, torch.Tensor] = field(default_factory=dict)
+    reader_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 def find_places(model: PreTrainedModel) -> Places:
@@ -69,12 +76,8 @@ def find_places(model: PreTrainedModel) -> Places:
     Raises:
         ValueError: a family whose blocks this module does not know.
     """
-    base = model.base_model
-    blocks = next((found for name in _BLOCKS if isinstance(found := getattr(base, name, None), nn.ModuleList)), None)
-    if blocks is None:
-        raise ValueError(f"{type(model).__name__}: no list of blocks named {' or '.join(_BLOCKS)}")
-    layers = len(blocks)
-    dropout = next((found for name in _DROPOUTS if (found := _submodule(base, name)) is not None), None)
+    layers = len(blocks_of(model))
+    dropout = next((found for name in _DROPOUTS if (found := _submodule(model.base_model, name)) is not None), None)
     entries: dict[str, int | None] = {"E0_in": None, "E0_out": 0} if dropout is not None else {}
     entries |= {"T1_in": 0, "T1_out": 1, "Tm": layers // 2, "Tl": layers - 1}
     if layers == 1:
@@ -86,6 +89,19 @@ def find_places(model: PreTrainedModel) -> Places:
         if twin != probe:
             same_as[probe] = twin
     return Places(entries, same_as, dropout)
+
+
+def blocks_of(model: PreTrainedModel) -> nn.ModuleList:
+    """The blocks of a model, in order.
+
+    Raises:
+        ValueError: a family whose blocks this module does not know.
+    """
+    base = model.base_model
+    blocks = next((found for name in _BLOCKS if isinstance(found := getattr(base, name, None), nn.ModuleList)), None)
+    if blocks is None:
+        raise ValueError(f"{type(model).__name__}: no list of blocks named {' or '.join(_BLOCKS)}")
+    return blocks
 
 
 def _submodule(base: nn.Module, path: str) -> nn.Module | None:
@@ -102,6 +118,7 @@ def capture(
     *,
     probes: Sequence[str],
     places: Places | None = None,
+    readers: Mapping[str, Sequence[nn.Module]] | None = None,
 ) -> Capture:
     """Run one batch and read activations, and gradients where labels are given.
 
@@ -111,43 +128,83 @@ def capture(
         labels: as transformers takes them; ``None`` for activations only (no backward pass).
         probes: names, all of them available in this family.
         places: what :func:`find_places` returned, to save looking again.
+        readers: linear maps by probe whose inputs, and output gradients where labels are given, are wanted too; see
+            :func:`anisotropy.models.readers.find_readers`.
 
     Raises:
         ValueError: a probe that this family lacks, or a model in training mode.
+    """
+    wanted = [] if labels is None else [labels]
+    return capture_each(model, inputs, wanted, probes=probes, places=places, readers=readers)[0]
+
+
+def capture_each(
+    model: PreTrainedModel,
+    inputs: torch.Tensor,
+    labels: Sequence[torch.Tensor],
+    *,
+    probes: Sequence[str],
+    places: Places | None = None,
+    readers: Mapping[str, Sequence[nn.Module]] | None = None,
+) -> list[Capture]:
+    """Captures of one batch under several labels, from one forward pass and a backward pass each.
+
+    Arguments and errors are those of :func:`capture`; without labels there is one capture, of activations only.
     """
     if model.training:
         raise ValueError("probes are read in eval mode: call model.eval() first")
     places = places or find_places(model)
     if missing := [probe for probe in probes if probe not in places.entries]:
         raise ValueError(f"{type(model).__name__} has no probe {missing[0]!r}; it has {', '.join(places.entries)}")
+    readers = readers or {}
     before_dropout: list[torch.Tensor] = []
-    hook = None
-    if places.dropout is not None:
-        hook = places.dropout.register_forward_pre_hook(lambda _, arguments: before_dropout.append(arguments[0]))
-    loss: torch.Tensor | None = None
-    try:
-        with torch.set_grad_enabled(labels is not None):
-            # Gradients start at the embedding output, so frozen weights cost no backward work of their own.
-            embedded = model.get_input_embeddings()(inputs).detach().requires_grad_(labels is not None)
-            output = model(inputs_embeds=embedded, labels=labels, output_hidden_states=True)
-            if labels is not None:
-                loss = output.loss
-    finally:
-        if hook is not None:
-            hook.remove()
+    passed: dict[nn.Module, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def remember(module: nn.Module, arguments: tuple[Any, ...], output: torch.Tensor) -> None:
+        passed[module] = (arguments[0], output)
+
+    with ExitStack() as hooks, torch.set_grad_enabled(bool(labels)):
+        if places.dropout is not None:
+            hook = places.dropout.register_forward_pre_hook(lambda _, arguments: before_dropout.append(arguments[0]))
+            hooks.callback(hook.remove)
+        for module in {module for modules in readers.values() for module in modules}:
+            hooks.callback(module.register_forward_hook(remember).remove)
+        # Gradients start at the embedding output, so frozen weights cost no backward work of their own.
+        embedded = model.get_input_embeddings()(inputs).detach().requires_grad_(bool(labels))
+        output = model(inputs_embeds=embedded, output_hidden_states=True)
+        losses = [
+            model.loss_function(logits=output.logits, labels=asked, vocab_size=model.config.vocab_size)
+            for asked in labels
+        ]
     entries = {probe: places.entries[probe] for probe in probes}
     read = {
         probe: before_dropout[0] if entry is None else output.hidden_states[entry] for probe, entry in entries.items()
     }
     activations = {probe: tensor.detach() for probe, tensor in read.items()}
-    if loss is None or labels is None:
-        return Capture(activations, {}, None, 0)
-    gradients = dict(zip(read, torch.autograd.grad(loss, list(read.values())), strict=True))
-    shifted = labels[:, 1:] if _is_causal(model) else labels
-    return Capture(activations, gradients, float(loss.detach()), int((shifted != IGNORED).sum()))
+    given = {probe: passed[modules[0]][0].detach() for probe, modules in readers.items()}
+    if not labels:
+        return [Capture(activations, {}, None, 0, given)]
+    outputs = {module: result for module, (_, result) in passed.items()}
+    captures = []
+    for number, (loss, asked) in enumerate(zip(losses, labels, strict=True), 1):
+        found = torch.autograd.grad(loss, [*read.values(), *outputs.values()], retain_graph=number < len(labels))
+        of_outputs = dict(zip(outputs, found[len(read) :], strict=True))
+        shifted = asked[:, 1:] if is_causal(model) else asked
+        captures.append(
+            Capture(
+                activations,
+                dict(zip(read, found[: len(read)], strict=True)),
+                float(loss.detach()),
+                int((shifted != IGNORED).sum()),
+                given,
+                {probe: torch.cat([of_outputs[part] for part in parts], -1) for probe, parts in readers.items()},
+            )
+        )
+    return captures
 
 
-def _is_causal(model: PreTrainedModel) -> bool:
+def is_causal(model: PreTrainedModel) -> bool:
+    """Whether the model predicts the next token: then the last position of a sequence has no loss."""
     return type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
 
 

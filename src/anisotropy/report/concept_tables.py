@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -214,13 +214,13 @@ def draw_ratios(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str], 
     return figure, f"Ratio of effective ranks over training: {'; '.join(words)}."
 
 
-def not_run(printed: Sequence[str], catalogue_names: Mapping[str, str], run: Sequence[str]) -> pd.DataFrame:
-    """Which printed models this page ran, and the command that measures the others.
+def not_run(printed: Sequence[str], catalogue_names: Mapping[str, str], run: Collection[str]) -> pd.DataFrame:
+    """Which printed models were run, and the command that measures the others.
 
     Args:
         printed: names as the paper writes them.
         catalogue_names: the catalogue's by the paper's.
-        run: labels of the models of this page.
+        run: labels of the models that were measured.
     """
     rows = []
     for name in printed:
@@ -229,7 +229,7 @@ def not_run(printed: Sequence[str], catalogue_names: Mapping[str, str], run: Seq
         rows.append(
             {
                 "printed model": name,
-                "on this page": "run" if here else "not run here",
+                "measured": "run" if here else "not run here",
                 "command": "–" if here else f"anisotropy measure --model {label} --studies concept_tables",
             }
         )

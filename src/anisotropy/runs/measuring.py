@@ -22,7 +22,7 @@ from anisotropy.studies.results import Collection, Key, ResultStore
 if TYPE_CHECKING:
     import torch
 
-STUDIES = ("frequency", "concept_tables")
+STUDIES = ("frequency", "tangents", "updates", "concept_tables")
 
 Steps = str | int | list[int]
 Request = tuple[str, BaseModel]
@@ -107,6 +107,10 @@ class Laboratory:
     def measure(self, model: str, study: str, parameters: BaseModel, checkpoints: Steps = "all") -> Measured:
         """The collections of one study; see :meth:`measure_all`."""
         return self.measure_all(model, [(study, parameters)], checkpoints)[0]
+
+    def kept(self, study: str, parameters: BaseModel) -> dict[str, list[Collection]]:
+        """What is kept of a study under these parameters, whatever the model; nothing is loaded or measured."""
+        return self.store.kept(study, parameters.model_dump(mode="json"), source_hash(f"anisotropy.studies.{study}"))
 
     def measure_all(self, model: str, requests: Sequence[Request], checkpoints: Steps = "all") -> list[Measured]:
         """Collect several studies of one model, each checkpoint loaded once and only if something is missing.

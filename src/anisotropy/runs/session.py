@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,6 @@ from anisotropy.studies.results import Collection
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-# transformers asks for notebook widgets on import; pages show no progress bars.
-warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 class Page:
@@ -150,6 +146,11 @@ class Session(Page):
             for note in self._measured[label].notes:
                 display(Markdown(f"**Note.** {note}."))
         return found
+
+    def kept(self, study: str, **parameters: Any) -> dict[str, list[Collection]]:
+        """Collections of models that are not on this page but were measured or imported before, by label."""
+        found = self._laboratory.kept(study, study_parameters(study, parameters))
+        return {label: collections for label, collections in found.items() if label not in self._names}
 
     def training(self) -> pd.DataFrame:
         """Validation loss of models pretrained here: ``model``, ``step``, ``loss``, ``unigram`` (nats)."""

@@ -28,7 +28,7 @@ from anisotropy.geometry.dimension import effective_rank, graph_dimension, pca_c
 from anisotropy.geometry.moments import Moments
 from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
-from anisotropy.models.probes import batches, capture, find_places
+from anisotropy.models.probes import batches, blocks_of, capture, find_places
 
 NAME = "concept_tables"
 LAYERS = {"first": "T1_in", "middle": "Tm", "last": "Tl"}
@@ -189,8 +189,7 @@ def next_weight(model: PreTrainedModel, layer: str) -> np.ndarray | None:
         ValueError: a block without such a map.
     """
     entry = find_places(model).entries[LAYERS[layer]] or 0
-    base = model.base_model
-    following = list(getattr(base, "layers", None) or base.h)[entry + 1 :]
+    following = list(blocks_of(model))[entry + 1 :]
     if layer == "last" or not following:
         return None
     size = model.get_input_embeddings().weight.shape[1]

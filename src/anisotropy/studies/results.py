@@ -118,7 +118,7 @@ class ResultStore:
         with replacing(self._folder(key)) as temporary:
             temporary.mkdir()
             save_file(
-                {name: np.ascontiguousarray(array) for name, array in collection.arrays.items()}, temporary / _ARRAYS
+                {name: np.asarray(array, order="C") for name, array in collection.arrays.items()}, temporary / _ARRAYS
             )
             (temporary / _RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -126,6 +126,19 @@ class ResultStore:
         """The records of everything kept, by study and key."""
         for file in sorted(self.root.glob(f"*/*/{_RECORD}")):
             yield json.loads(file.read_text(encoding="utf-8")) | {"folder": str(file.parent)}
+
+    def kept(self, study: str, parameters: Mapping[str, Any], code: str) -> dict[str, list[Collection]]:
+        """Every collection of one study with these parameters and this code, by model and in the order of steps.
+
+        It needs no model and no text: results that another machine measured are found by what they say of themselves.
+        """
+        found: dict[str, list[Collection]] = {}
+        for record in self.records():
+            key = Key(**record["key"])
+            if (key.study, key.parameters, key.code) == (study, dict(parameters), code):
+                collection = self.read(key, record["model"], record["step"])
+                found.setdefault(collection.model, []).append(collection)
+        return {model: sorted(of_model, key=lambda one: one.step) for model, of_model in found.items()}
 
     def export(self, target: Path) -> int:
         """Write everything kept into one ``.tar`` file; returns how many collections."""
