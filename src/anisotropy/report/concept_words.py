@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ def convergence_note(fits: pd.DataFrame, titles: Mapping[str, str]) -> str:
                 f"For {titles[model]} all {total} factorisations settled, after at most {own['iterations'].max()} "
                 "iterations."
             )
-    return " ".join(sentences)
+    return _listed(sentences)
 
 
 def graph_note(table: pd.DataFrame) -> str:
@@ -56,7 +56,7 @@ def against_random(table: pd.DataFrame, random: Mapping[str, pd.DataFrame], titl
             f"{titles[model]}, last window: effective rank {values}; as many random directions have "
             f"{null['value']:.1f} ± {null['spread']:.1f}. Below it by more than two standard deviations {where}."
         )
-    return " ".join(sentences)
+    return _listed(sentences)
 
 
 def agreement_words(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
@@ -77,16 +77,16 @@ def agreement_words(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str
             same, other = found["next, same seed"], found["next, other seed"]
             layer = max(same, key=lambda name: same[name] - other[name])
             if same[layer] > other[layer] + 0.05:
-                sentences.append(
-                    f"Against the checkpoint before, equal starts give {same[layer]:.2f} and different ones "
+                sentences[-1] += (
+                    f" Against the checkpoint before, equal starts give {same[layer]:.2f} and different ones "
                     f"{other[layer]:.2f} ({layer} layer): the difference is memory of the start, not stability of "
                     "concepts."
                 )
             else:
-                sentences.append(
-                    f"Against the checkpoint before, equal starts agree no better than others ({same[layer]:.2f})."
+                sentences[-1] += (
+                    f" Against the checkpoint before, equal starts agree no better than others ({same[layer]:.2f})."
                 )
-    return " ".join(sentences)
+    return _listed(sentences)
 
 
 def surrogate_words(
@@ -117,7 +117,7 @@ def surrogate_words(
             f"{titles[model]}: two starts agree to {value:.2f} at the last checkpoint, to {noise:.2f} on Gaussian "
             f"noise of the same mean and covariance{before}; that is {reading}."
         )
-    return " ".join(sentences)
+    return _listed(sentences)
 
 
 def planted_words(table: pd.DataFrame) -> str:
@@ -241,7 +241,7 @@ def course_words(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str])
             sentences.append(f"{start}: the last layer narrows during training and widens again.")
         else:
             sentences.append(f"{start}: it narrows and stays narrow.")
-    return " ".join(sentences)
+    return _listed(sentences)
 
 
 def printed_collapse_words(table: pd.DataFrame) -> str:
@@ -273,4 +273,9 @@ def collapse_words(verdicts: list[Verdict], titles: Mapping[str, str]) -> str:
         else:
             parts = "; ".join(f"{verdict.reading} {verdict.outcome.value}" for verdict in own)
             sentences.append(f"For {titles[model]} the reading decides: {parts}.")
-    return " ".join(sentences)
+    return _listed(sentences)
+
+
+def _listed(sentences: Sequence[str]) -> str:
+    """Sentences as a Markdown list; one alone as it is."""
+    return "\n".join(f"- {sentence}" for sentence in sentences) if len(sentences) > 1 else "".join(sentences)
