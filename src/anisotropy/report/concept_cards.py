@@ -25,7 +25,7 @@ _MARK = "background:#ffd166;color:#1a1a1a;padding:0 .15em;border-radius:.2em;tex
 _GRID = "display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));margin:1rem 0"
 # The theme lays HTML outputs on a light sheet in its dark mode; cards bring their own colours.
 _NO_SHEET = (
-    "<style>html[data-theme=dark] .bd-content div.cell_output .text_html:has(.concept-cards)"
+    "<style>html[data-theme=dark] .bd-content div.cell_output .output.text_html:has(section.concept-cards)"
     "{background:none;color:var(--pst-color-text-base);padding:0}</style>"
 )
 _CARD = (
