@@ -90,6 +90,13 @@ def test_course():
     assert "does not fall" in words.course_words(course(0.5, 0.6, 0.9), TITLES)
 
 
+def test_dominated():
+    table = pd.DataFrame({"reading": ["concepts", "activations"], "dominated_pca_70": [18.0, 1.0]})
+    assert "speaks for a measure that keeps lengths" in words.dominated_words(table)
+    assert "No reading" in words.dominated_words(table.assign(dominated_pca_70=9.0))
+    assert "Every reading" in words.dominated_words(table.assign(dominated_pca_70=1.0))
+
+
 def test_graph_note_counts_estimates():
     table = pd.DataFrame({"metric": "id_graph", "reading": "per_checkpoint", "estimates": [1, 2], "possible": [3, 3]})
     assert "in 3 of 6 cases" in words.graph_note(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anisotropy.studies.identifiability import planted_concepts, pooled_points, surrogate_agreement
+from anisotropy.studies.identifiability import dominated_layer, planted_concepts, pooled_points, surrogate_agreement
 
 
 def test_low_error_is_not_recovery():
@@ -41,3 +41,15 @@ def test_noise_with_the_same_covariance_is_a_floor_for_agreement():
     assert surrogate_agreement(data, concepts=3, number=600, tol=1e-4) == agreement
     one = surrogate_agreement(np.outer(random.standard_normal(300) + 5, np.ones(12)), concepts=1, number=300, tol=1e-4)
     assert one > 0.99
+
+
+def test_unit_directions_do_not_see_a_dominant_one_and_activations_do():
+    table = dominated_layer().set_index("reading")
+    for reading in ("codes times concepts", "activations"):
+        assert table.loc[reading, "dominated_pca_70"] == 1
+        assert table.loc[reading, "dominated_rank"] < 0.6 * table.loc[reading, "plain_rank"]
+    assert table.loc["concepts", "dominated_rank"] > 0.8 * table.loc["concepts", "plain_rank"]
+    assert table.loc["concepts", "dominated_pca_70"] > 5
+    # Without the length there is nothing to see.
+    same = dominated_layer(length=0.0).set_index("reading")
+    assert (same["dominated_rank"] == same["plain_rank"]).all()

@@ -150,7 +150,7 @@ def _listed(pairs: Sequence[tuple[int, float]], names: Names, show: Callable[[fl
     return (
         '<p style="margin:0;line-height:1.7">'
         + " · ".join(
-            f'<code>{escape(token)}</code> <span style="white-space:nowrap">{show(value)}</span>'
+            f'<span style="white-space:nowrap"><code>{escape(token)}</code> {show(value)}</span>'
             for token, (_, value) in zip(tokens, pairs, strict=True)
         )
         + "</p>"

@@ -224,6 +224,20 @@ def rows_needed(printed: pd.DataFrame) -> str:
     )
 
 
+def dominated_words(table: pd.DataFrame) -> str:
+    """Which readings one dominant direction brings down to a single component, in one sentence."""
+    collapsed = dict(zip(table["reading"], table["dominated_pca_70"] == 1, strict=True))
+    see, miss = ([reading for reading, seen in collapsed.items() if seen is wanted] for wanted in (True, False))
+    if not see:
+        return "No reading falls to one component here."
+    if not miss:
+        return "Every reading falls to one component here, so the printed 1 does not tell them apart."
+    return (
+        f"One component is enough for: {', '.join(see)}. It is not for: {', '.join(miss)}. So a printed `pca_70` of 1 "
+        "speaks for a measure that keeps lengths, not for directions of length 1."
+    )
+
+
 def course_words(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
     """When the ratio of effective ranks is lowest, and whether it stays there, one sentence a model."""
     sentences = []

@@ -1,4 +1,4 @@
-"""Simulations of what a table of Semi-NMF concepts can and cannot show: planted, meaningless and pooled ones."""
+"""Simulations of what a table of Semi-NMF concepts can and cannot show: planted, meaningless, pooled, dominated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anisotropy.concepts.matching import matched_pairs
 from anisotropy.concepts.semi_nmf import SemiNMF, stability
-from anisotropy.geometry.dimension import graph_dimension, twonn
+from anisotropy.geometry.dimension import effective_rank, graph_dimension, pca_components, twonn
 
 
 def planted_concepts(
@@ -71,6 +71,46 @@ def surrogate_agreement(rows: np.ndarray, concepts: int, number: int, tol: float
         starts = (seed + 101, seed + 102)
         models = [SemiNMF(concepts, tol=tol, random_state=start).fit(noise.astype(np.float32)) for start in starts]
     return stability(models).mean
+
+
+def dominated_layer(
+    rows: int = 3_000,
+    coordinates: int = 96,
+    concepts: int = 36,
+    share: float = 0.01,
+    length: float = 300.0,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Which reading of "effective rank" sees that one direction dominates a layer.
+
+    Two layers of Gaussian activations with decreasing variances; in the second, a ``share`` of the tokens also has
+    ``length`` along one direction, as the first token of a sequence often has in large decoders.
+
+    Returns:
+        A row per reading (``concepts``: directions of length 1; ``concepts, scaled by code``; ``codes times
+        concepts``: the reconstruction ZD; ``activations``): ``plain_rank``, ``dominated_rank``, ``plain_pca_70``,
+        ``dominated_pca_70``.
+    """
+    random = np.random.default_rng(seed)
+    plain = random.standard_normal((rows, coordinates)) * np.geomspace(1, 0.2, coordinates)
+    dominated = plain.copy()
+    dominated[random.permutation(rows)[: max(1, round(share * rows))], 0] += length
+    found: dict[str, dict[str, float]] = {}
+    for name, data in (("plain", plain), ("dominated", dominated)):
+        model = SemiNMF(concepts, tol=1e-3, random_state=seed + 1).fit(data)
+        directions = model.components_
+        readings = {
+            "concepts": directions,
+            "concepts, scaled by code": directions * (model.code_mass_ / rows)[:, None],
+            "codes times concepts": model.transform(data) @ directions,
+            "activations": data,
+        }
+        for reading, matrix in readings.items():
+            row = found.setdefault(reading, {})
+            row[f"{name}_rank"] = effective_rank(matrix).estimate
+            row[f"{name}_pca_70"] = pca_components(matrix).estimate
+    columns = ["plain_rank", "dominated_rank", "plain_pca_70", "dominated_pca_70"]
+    return pd.DataFrame([{"reading": reading, **{c: row[c] for c in columns}} for reading, row in found.items()])
 
 
 def pooled_points(
