@@ -149,6 +149,7 @@ def test_remarks_find_the_two_cells_and_no_consistent_one():
     assert "not of one matrix" in found[found["effective_rank"] == 4.1]["remark"].iloc[0]
     lines = words.remark_lines(found)
     assert any("17 components, rank 4.1" in line for line in lines)
+    assert any("(1 component, rank 18.9)" in line for line in lines)
     assert "No printed cell" in words.remark_lines(found.iloc[:0])[0]
     consistent = published.table2().assign(value=lambda t: np.where(t["metric"] == "pca_70", 10, 100.0))
     assert words.printed_remarks(consistent, sizes).empty
@@ -156,6 +157,21 @@ def test_remarks_find_the_two_cells_and_no_consistent_one():
 
 def test_rows_behind_the_largest_rank():
     assert "at least 263 directions" in words.rows_needed(published.table2())
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [(0.1, 0.6, "has the paper's direction"), (0.6, 0.2, "the reverse"), (0.5, 0.6, "no clear contrast")],
+)
+def test_contrast(own, other, expected):
+    ratios = pd.DataFrame({"model": ["d", "e"], "stage": "late", "reading": "activations", "ratio": [own, other]})
+    assert expected in words.contrast_words(ratios, ["d"])
+    assert "cannot be looked at" in words.contrast_words(ratios, ["d", "e"])
+
+
+def test_repeated_activations():
+    text = words.repeated_words({"m": {"first": 1145, "last": 5}}, TITLES)
+    assert "1,145 at the first layer, 5 at the last layer equal another" in text
 
 
 def test_printed_collapse_on_both_outcomes():

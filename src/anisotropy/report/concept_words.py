@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -207,10 +207,14 @@ def remark_lines(remarks: pd.DataFrame) -> list[str]:
     if remarks.empty:
         return ["No printed cell excludes a definition of its two ranks."]
     return [
-        f"- {row['model']}, {row['window']}, {row['layer']} layer ({row['pca_70']} components, rank "
+        f"- {row['model']}, {row['window']}, {row['layer']} layer ({_components(row['pca_70'])}, rank "
         f"{row['effective_rank']}): {row['remark']}."
         for row in remarks.to_dict("records")
     ]
+
+
+def _components(number: int) -> str:
+    return "1 component" if number == 1 else f"{number} components"
 
 
 def rows_needed(printed: pd.DataFrame) -> str:
@@ -288,6 +292,42 @@ def collapse_words(verdicts: list[Verdict], titles: Mapping[str, str]) -> str:
             parts = "; ".join(f"{verdict.reading} {verdict.outcome.value}" for verdict in own)
             sentences.append(f"For {titles[model]} the reading decides: {parts}.")
     return _listed(sentences)
+
+
+def contrast_words(ratios: pd.DataFrame, decoders: Collection[str]) -> str:
+    """Whether the paper's contrast between decoders and encoders is there, on the activations, in one sentence.
+
+    Args:
+        ratios: what :func:`anisotropy.studies.concept_collapse.collapse` returned.
+        decoders: labels of the causal models, as in the table's ``model`` column.
+    """
+    late = ratios[(ratios["stage"] == "late") & (ratios["reading"] == "activations")]
+    causal = late["model"].isin(list(decoders))
+    if not causal.any() or causal.all():
+        return "This page has no decoder beside an encoder, so the paper's contrast cannot be looked at."
+    own, other = float(late[causal]["ratio"].mean()), float(late[~causal]["ratio"].mean())
+    numbers = f"late ratio of the activations {own:.2f} in decoders, {other:.2f} in encoders"
+    if own < 0.5 * other:
+        return f"The contrast has the paper's direction: {numbers}."
+    if other < 0.5 * own:
+        return f"The contrast is the reverse of the paper's: {numbers}."
+    return f"There is no clear contrast: {numbers}."
+
+
+def repeated_words(repeated: Mapping[str, Mapping[str, int]], titles: Mapping[str, str]) -> str:
+    """How many of the 2,000 activations behind the intrinsic dimensions repeat another, one sentence a model.
+
+    Args:
+        repeated: by model and layer.
+        titles: of the models.
+    """
+    return _listed(
+        [
+            f"{titles[model]}: {', '.join(f'{number:,} at the {layer} layer' for layer, number in layers.items())} "
+            "equal another and are left out of the intrinsic dimensions."
+            for model, layers in repeated.items()
+        ]
+    )
 
 
 def _listed(sentences: Sequence[str]) -> str:
