@@ -227,9 +227,10 @@ def _factorise(
     # Whether a fit converged is kept and shown on the page.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        each = max(1, threads // workers)
         try:
-            torch.set_num_threads(max(1, threads // workers))
-            with ThreadPoolExecutor(workers) as pool:
+            # OpenMP counts threads per calling thread, so every worker has to be told.
+            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(each,)) as pool:
                 fitted = dict(zip(tasks, pool.map(fit, tasks), strict=True))
         finally:
             torch.set_num_threads(threads)
