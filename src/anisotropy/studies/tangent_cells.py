@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from anisotropy.errors import UserError
 from anisotropy.geometry.moments import Moments
 from anisotropy.geometry.subspaces import energy_fraction, isoscore_removal_null, null_energies
 from anisotropy.statistics import block_multiplicities
 from anisotropy.studies.course import Weighting
-from anisotropy.studies.tangent_bases import Basis, Course, Proxy
+from anisotropy.studies.tangent_bases import BASES, Basis, Course, Proxy
 from anisotropy.studies.tangents import GRADIENTS, Gradient
 
 Vector = NDArray[np.float64]
@@ -86,10 +87,15 @@ def cells(
         steps: all by default.
 
     Raises:
-        UserError: a rank that does not fit the model.
+        UserError: a rank that does not fit the model, a reading or basis that is unknown.
     """
+    gradients = list(gradients)
+    bases = BASES if bases is None else list(bases)
+    for name, known in [*((gradient, GRADIENTS) for gradient in gradients), *((basis, BASES) for basis in bases)]:
+        if name not in known:
+            raise UserError(f"unknown {name!r}: expected some of {', '.join(known)}")
     course.check_rank(choices.rank)
-    wanted = course.bases() if bases is None else [basis for basis in course.bases() if basis in set(bases)]
+    wanted = [basis for basis in course.bases() if basis in bases]
     places = [
         _Place(course, choices, gradient, step, probe)
         for gradient in gradients

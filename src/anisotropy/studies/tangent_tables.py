@@ -70,15 +70,17 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
     """Table 1: early and late averages with intervals, nulls and the advantage over each control.
 
     Ratios are averaged on the log scale, everything else as it is, checkpoints weighted by ``choices.weighting``. A
-    model with one checkpoint has the single stage ``only``.
+    model with one checkpoint has the single stage ``only``. A stage whose checkpoints are not all in ``found`` is left
+    out.
 
     Returns:
         Columns ``model``, ``seed`` (of training), ``gradient``, ``basis``, ``stage``, ``probe``, ``rank``,
         ``quantity``, ``estimate``, ``low``, ``high`` (missing where there is no interval). Quantities:
 
         - ``energy_ratio``, ``energy_fraction``, ``variance_share``, ``p_energy_null``, ``p_energy_calibrated``;
-        - ``delta_isoscore_star_tangent_percent``, ``delta_isoscore_star_normal_percent``, ``delta_null``,
-          ``base_isoscore_star``, ``p_isoscore_sign``;
+        - ``delta_isoscore_star_tangent_percent``, ``delta_isoscore_star_normal_percent``, ``base_isoscore_star``,
+          ``p_isoscore_sign``;
+        - ``energy_ratio_null`` and ``delta_null``: of random bases, the ends averages of the checkpoints' 95 %;
         - ``advantage over <control>``: log E_r minus the control's log E_r, for each of :data:`CONTROLS` that exists;
         - ``excess`` (ΔT − null), ``excess of untrained``, ``excess over untrained`` and ``tangent over normal``
           (ΔT − ΔN), in percentage points.
@@ -86,8 +88,11 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
     base, _, training_seed = course.label.partition("@")
     rows = []
     for (gradient, basis, probe), here in _grouped(found).items():
-        untrained = here.get(0) if len(here) > 1 else None
-        for stage, steps in _stages(list(here)).items():
+        untrained = here.get(0) if len(course.steps) > 1 else None
+        # Stages of the whole course: cells of a few checkpoints alone would make up stages of their own.
+        for stage, steps in _stages(course.steps).items():
+            if not here.keys() >= set(steps):
+                continue
             weights = checkpoint_weights(steps, choices.weighting)
             stage_rows = _stage_rows([here[step] for step in steps], weights, untrained, choices.draws)
             for quantity, (estimate, low, high) in stage_rows.items():
@@ -135,6 +140,9 @@ def _stage_rows(
     def number(name: str) -> tuple[float, float, float]:
         return float(average(cell.numbers[name] for cell in of_stage)), np.nan, np.nan
 
+    def ends(name: str) -> tuple[float, float]:
+        return number(f"{name}_low")[0], number(f"{name}_high")[0]
+
     log_ratio = average(cell.log_ratio for cell in of_stage)
     tangent = average(cell.tangent for cell in of_stage)
     normal = average(cell.normal for cell in of_stage)
@@ -146,7 +154,8 @@ def _stage_rows(
         "p_energy_calibrated": number("p_energy_calibrated"),
         "delta_isoscore_star_tangent_percent": with_interval(tangent),
         "delta_isoscore_star_normal_percent": with_interval(normal),
-        "delta_null": number("delta_null"),
+        "delta_null": (number("delta_null")[0], *ends("delta_null")),
+        "energy_ratio_null": (1.0, *np.exp(ends("log_ratio_null"))),
         "base_isoscore_star": number("base_isoscore_star"),
         "p_isoscore_sign": (sign_test(by_block).p_value, np.nan, np.nan),
         "excess": with_interval(excess),
