@@ -116,4 +116,4 @@ def test_the_concepts_another_start_finds_come_first():
     table = most_reproduced(cards, names, 2)
     assert table["concept"].tolist() == [2, 3]
     assert table["cosine with another start"].tolist() == [0.9, 0.9]
-    assert table["tokens"].iloc[0] == "␣&lt;script&gt;alert(1)&lt;/script&gt;  &amp;amp;"
+    assert table["tokens"].iloc[0] == "<code>␣&lt;script&gt;alert(1)&lt;/script&gt;</code> <code>&amp;amp;</code>"

@@ -56,7 +56,7 @@ def most_reproduced(cards: Sequence[Card], names: Names, number: int = 10) -> pd
 
     Returns:
         ``concept`` (rank by code mass), ``code mass (%)``, ``cosine with another start``, ``tokens`` (the three most
-        common among those it is strongest in; escaped, since a table's cells are HTML).
+        common among those it is strongest in, as HTML).
     """
     chosen = sorted(cards, key=lambda card: -card.reproduced)[:number]
     return pd.DataFrame(
@@ -65,7 +65,9 @@ def most_reproduced(cards: Sequence[Card], names: Names, number: int = 10) -> pd
                 "concept": card.number,
                 "code mass (%)": 100 * card.mass_share,
                 "cosine with another start": card.reproduced,
-                "tokens": escape("  ".join(names([token for token, _ in card.tokens[:3]]))),
+                "tokens": " ".join(
+                    f"<code>{escape(name)}</code>" for name in names([token for token, _ in card.tokens[:3]])
+                ),
             }
             for card in chosen
         ]
