@@ -25,7 +25,8 @@ async () => {
   const formulas = [...document.querySelectorAll(".bd-article .math")];
   if (formulas.length) await MathJax.startup.promise;
   const prose = document.querySelector(".bd-article")?.cloneNode(true);
-  prose?.querySelectorAll("pre, code, script, style, .math").forEach((node) => node.remove());
+  // Cards quote the corpus, and its dollars are dollars.
+  prose?.querySelectorAll("pre, code, script, style, .math, .concept-cards").forEach((node) => node.remove());
   return {
     formulas: formulas.length,
     unrendered: formulas.filter((node) => !node.querySelector("mjx-container")).map((node) => node.textContent),
