@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from anisotropy.models.catalogue import Recipe
     from anisotropy.models.corpus import Corpus
 
+# Side by side, each process has its share of the cores.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Read by huggingface_hub and torch when they are imported, here and in the processes that tests start.
 _HUB_HOME = tempfile.mkdtemp(prefix="anisotropy-hub-")
 for _variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT"):
@@ -30,6 +34,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need the smoke book go to one process, which builds it while the other runs the rest."""
+    books = [item for item in items if "smoke_project" in getattr(item, "fixturenames", ())]
+    for item in books:
+        item.add_marker(pytest.mark.xdist_group("smoke book"))
+    items.sort(key=lambda item: item not in books)
 
 
 def pytest_unconfigure() -> None:

@@ -73,6 +73,7 @@ def test_models_lists_every_name_and_what_is_here(here):
 
 def test_measure_says_what_it_did_and_does_it_once(here, small_corpus):
     arguments = ["measure", "-m", "tiny-pythia", "--checkpoint", "32", "--corpus", str(small_corpus)]
+    arguments += ["--studies", "frequency"]
     first, second = call(*arguments), call(*arguments)
     assert first.exit_code == second.exit_code == 0, first.output
     assert "1 checkpoints (1 measured now)" in first.output

@@ -50,7 +50,9 @@ def matrix_with_singular_values(values, n, d, seed=0):
 
 class TestTwoNN:
     @pytest.mark.parametrize(
-        ("shape", "truth"), [(line, 1), (circle, 1), (plane, 2), (sphere, 2), (swiss_roll, 2)], ids=lambda v: str(v)
+        ("shape", "truth"),
+        [(line, 1), (circle, 1), (plane, 2), (sphere, 2), (swiss_roll, 2)],
+        ids=lambda value: getattr(value, "__name__", None),
     )
     def test_known_dimensions(self, shape, truth):
         result = twonn(shape(3000, np.random.default_rng(0)))

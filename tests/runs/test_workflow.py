@@ -34,12 +34,13 @@ def changed(file: Path, old: str, new: str) -> Iterator[None]:
         file.write_text(before, encoding="utf-8")
 
 
-def values(project: Project) -> dict[tuple[str, int], dict[str, np.ndarray]]:
-    """Everything measured, by model and step; times and dates are no values."""
+def values(project: Project, study: str | None = None) -> dict[tuple[str, str, int], dict[str, np.ndarray]]:
+    """Everything measured, by study, model and step; times and dates are no values."""
     store = ResultStore(project.root / "results")
     return {
-        (record["model"], record["step"]): dict(store.read(Key(**record["key"]), "", 0).arrays)
+        (record["key"]["study"], record["model"], record["step"]): dict(store.read(Key(**record["key"]), "", 0).arrays)
         for record in store.records()
+        if study in (None, record["key"]["study"])
     }
 
 
@@ -74,7 +75,8 @@ def test_the_book_is_there_and_nothing_is_left_to_do(smoke_project):
     steps = [0, 1, 2, 4, 8, 16, 32, 64]
     models = ("tiny-pythia", "tiny-eurobert", "tiny-pythia-shuffled")
     # Before its first step the control is the same model: the same weights are measured once, under either name.
-    measured = {(model, step) for model, step in values(smoke_project) if (model, step) != ("tiny-pythia-shuffled", 0)}
+    found = {(model, step) for _, model, step in values(smoke_project, "frequency")}
+    measured = found - {("tiny-pythia-shuffled", 0)}
     assert measured | {("tiny-pythia", 0)} == {
         (model, step) for model in models for step in steps if (model, step) != ("tiny-pythia-shuffled", 0)
     }
@@ -95,19 +97,19 @@ def test_the_notebook_measured_nothing_that_the_workflow_had_not(smoke_project):
     [
         ("book/index.md", "Revisiting", "Looking again at", {"site": 1}),
         ("notebooks/frequency-variance.ipynb", "You will learn", "You learn", {"notebook": 1, "site": 1}),
-        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 4, "site": 1}),
-        ("experiments.yml", "occurrences: 4", "occurrences: 5", {"measure": 3, "notebook": 2, "site": 1}),
+        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 7, "site": 1}),
+        ("experiments.yml", "occurrences: 4", "occurrences: 5", {"measure": 3, "notebook": 5, "site": 1}),
         (
             "src/anisotropy/studies/course.py",
             "gaps / 2",
             "gaps / 2.0",
-            {"measure": 3, "notebook": 2, "site": 1},
+            {"measure": 3, "notebook": 5, "site": 1},
         ),
         (
             "src/anisotropy/models/catalogue.yml",
             "batch_size: 16",
             "batch_size: 8",
-            {"pretrain": 3, "measure": 3, "notebook": 2, "site": 1},
+            {"pretrain": 3, "measure": 3, "notebook": 5, "site": 1},
         ),
     ],
     ids=["prose", "notebook", "figure style", "parameter", "study", "recipe"],
@@ -148,14 +150,17 @@ def test_a_killed_measurement_goes_on(scratch, smoke_project):
     folder = scratch.root / "results" / "frequency"
     command = ("measure", "--model", "tiny-pythia", "--set", "smoke")
     scratch.kill_when(lambda: folder.is_dir() and len(list(folder.glob("*/record.json"))) >= 3, *command)
-    assert 3 <= len(values(scratch)) < 8
+    assert 3 <= len(values(scratch, "frequency")) < 8
     code, output = scratch.run(*command)
     assert code == 0, output
     assert "8 checkpoints (8 measured now)" not in output
     own = values(scratch)
     expected = values(smoke_project)
-    assert len(own) == 8
-    expected.setdefault(("tiny-pythia", 0), expected.get(("tiny-pythia-shuffled", 0), {}))
+    studies = {study for study, _, _ in own}
+    assert len(own) == 8 * len(studies)
+    for study in studies:
+        # Before its first step the control is the same model: the same weights are measured once, under either name.
+        expected.setdefault((study, "tiny-pythia", 0), expected.get((study, "tiny-pythia-shuffled", 0), {}))
     for place, arrays in own.items():
         for name, array in arrays.items():
             np.testing.assert_array_equal(array, expected[place][name])
