@@ -98,3 +98,9 @@ def test_results_of_models_that_are_not_here_are_found(here, small_corpus, shown
     elsewhere = Session(models=["tiny-pythia-shuffled"], corpus=str(small_corpus))
     assert [one.step for one in elsewhere.kept("frequency", **PARAMETERS)["tiny-pythia"]] == [32]
     assert elsewhere.kept("frequency", occurrences=7) == {}
+
+
+def test_a_summary_over_seeds_has_a_title_even_if_only_one_seed_is_here(here, tiny_run):
+    shutil.copytree(tiny_run[0], here / "checkpoints" / "tiny-pythia" / "seed-1")
+    titles = Session(models=["tiny-pythia@1"]).titles()
+    assert titles == {"tiny-pythia": "tiny-Pythia", "tiny-pythia@1": "tiny-Pythia, seed 1"}

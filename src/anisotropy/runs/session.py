@@ -117,8 +117,9 @@ class Session(Page):
         return self._names[label].title
 
     def titles(self) -> dict[str, str]:
-        """Titles by label, controls included."""
-        return {label: self.title(label) for label in self._names}
+        """Titles by label, controls included; a summary over training seeds goes by the name without its seed."""
+        without_seed = {name.name: name.model_copy(update={"seed": 0}).title for name in self._names.values()}
+        return without_seed | {label: self.title(label) for label in self._names}
 
     def collect(self, study: str, **parameters: Any) -> dict[str, list[Collection]]:
         """Collections of every model and control, by label; measured where they are not kept yet.
