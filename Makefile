@@ -24,9 +24,9 @@ book: $(READY)
 	@echo "The book: $(CURDIR)/_build/$(SET)/html/index.html"
 	@echo "In a browser: make serve$(if $(filter-out laptop,$(SET)), SET=$(SET))"
 
-## make test               the tests, in two processes (about 8 minutes)
+## make test               the tests, in two processes (about 9 minutes)
 test: $(READY)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	@$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
 ## make test-slow          the long ones too: kills at random moments
 test-slow: $(READY)

@@ -36,13 +36,26 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def _needs_the_smoke_book(nodeid: str) -> bool:
+    """Whether a test reads the smoke book; two processes would build it twice."""
+    own = ("tests/runs/test_workflow.py", "tests/notebooks/")
+    return nodeid.startswith(own) or (nodeid.startswith("tests/site/") and "[smoke" in nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process takes all tests of the smoke book, the others the rest, file by file."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "smoke book" if _needs_the_smoke_book(nodeid) else nodeid.partition("::")[0]
+
+    return Scheduler(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need the smoke book go to one process, which builds it while the other runs the rest."""
-    books = [item for item in items if "smoke_project" in getattr(item, "fixturenames", ())]
-    for item in books:
-        item.add_marker(pytest.mark.xdist_group("smoke book"))
-    items.sort(key=lambda item: item not in books)
+    items.sort(key=lambda item: not _needs_the_smoke_book(item.nodeid))
 
 
 def pytest_unconfigure() -> None:
