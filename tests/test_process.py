@@ -1,6 +1,9 @@
 import ctypes
 import os
 
+import pytest
+import torch
+
 from anisotropy import process
 
 
@@ -18,15 +21,24 @@ def test_another_c_library_is_left_as_it_is(monkeypatch):
     assert process.keep_freed_memory() is False
 
 
-def test_products_run_in_one_thread_and_as_before_afterwards():
-    import numpy as np  # noqa: F401  (loads the library whose threads are counted)
+def test_tasks_share_the_cores_and_keep_their_order():
     from threadpoolctl import threadpool_info
 
-    def threads():
+    def blas():
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    before = threads()
+    before, threads = blas(), torch.get_num_threads()
     assert before
-    with process.one_blas_thread():
-        assert set(threads()) == {1}
-    assert threads() == before
+    seen = process.side_by_side(lambda task: (task, torch.get_num_threads(), max(blas())), range(6), workers=2)
+    assert [task for task, _, _ in seen] == list(range(6))
+    share = max(1, threads // min(2, os.cpu_count() or 1))
+    assert {count for _, count, _ in seen} == {share}
+    assert max(count for _, _, count in seen) <= share
+    assert (blas(), torch.get_num_threads()) == (before, threads)
+
+
+def test_an_error_in_a_task_reaches_the_caller_and_threads_are_as_before():
+    threads = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError):
+        process.side_by_side(lambda task: 1 / task, [1, 0, 2])
+    assert torch.get_num_threads() == threads

@@ -32,8 +32,8 @@ from anisotropy.concepts.semi_nmf import SemiNMF
 from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
 from anisotropy.models.objectives import inputs_and_labels, shuffled
-from anisotropy.models.probes import batches, capture, find_places
-from anisotropy.process import one_blas_thread
+from anisotropy.models.probes import batches, capture_each, find_places
+from anisotropy.process import side_by_side
 from anisotropy.studies.first_block import LinearMap, find_linear_maps, reading
 
 NAME = "alignment"
@@ -112,11 +112,6 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         ValueError: the family has no such probe; or data that cannot be decomposed (not finite, constant, fewer rows
             than concepts), with what and where.
     """
-    with one_blas_thread():
-        return _collect(checkpoint, text, parameters)
-
-
-def _collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> dict[str, np.ndarray]:
     maps = find_linear_maps(checkpoint.model)
     groups = list(_groups(checkpoint, text, parameters, maps))
     d = groups[0].data.shape[1]
@@ -126,32 +121,48 @@ def _collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) ->
         "rows": np.array([len(group.data) for group in groups]),
         "dimensions": np.array([d]),
     }
+    streams = {part: stream for stream, part in enumerate(("data", *SOURCES))}
+
+    def concepts(task: tuple[Method, str, int]) -> Decomposition:
+        method, part, number = task
+        return _concepts(
+            getattr(groups[number], part),
+            method,
+            k,
+            parameters,
+            streams[part],
+            number,
+            f"{where}, {part}",
+            with_codes=part == "data" and number < parameters.weight_seeds,
+        )
+
+    tasks = [(method, part, number) for method in METHODS for part in streams for number in range(len(groups))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # reported by `converged`
+        found = dict(zip(tasks, side_by_side(concepts, tasks), strict=True))
+    of_data = {}
     for method in METHODS:
-        found: dict[str, list[Decomposition]] = {}
-        for stream, part in enumerate(("data", *SOURCES)):
-            found[part] = [
-                _concepts(
-                    getattr(group, part),
-                    method,
-                    k,
-                    parameters,
-                    stream,
-                    number,
-                    f"{where}, {part}",
-                    with_codes=part == "data" and number < parameters.weight_seeds,
-                )
-                for number, group in enumerate(groups)
-            ]
-            arrays[f"{part}_{method}_converged"] = np.array([each.converged for each in found[part]])
-            arrays[f"{part}_{method}_loss"] = np.array([each.relative_loss for each in found[part]])
+        by_part = {part: [found[method, part, number] for number in range(len(groups))] for part in streams}
+        of_data[method] = by_part["data"]
+        for part, each in by_part.items():
+            arrays[f"{part}_{method}_converged"] = np.array([one.converged for one in each])
+            arrays[f"{part}_{method}_loss"] = np.array([one.relative_loss for one in each])
         for part in SOURCES:
-            pairs = zip(found["data"], found[part], strict=True)
+            pairs = zip(by_part["data"], by_part[part], strict=True)
             arrays |= compare([(a.components, b.components) for a, b in pairs], f"{part}_{method}", parameters)
         for part in ("data", "gradient"):
-            arrays[f"{part}_{method}"] = found[part][0].components.astype(np.float32)
-        for matrix, rows in _matrices(checkpoint, maps, parameters).items():
-            read = [group.data if matrix == "embedding" else group.read[matrix] for group in groups]
-            arrays |= _weights(rows, matrix, method, found["data"], read, parameters, where)
+            arrays[f"{part}_{method}"] = by_part[part][0].components.astype(np.float32)
+    matrices = _matrices(checkpoint, maps, parameters)
+
+    def weights(task: tuple[Method, str]) -> dict[str, np.ndarray]:
+        method, matrix = task
+        read = [group.data if matrix == "embedding" else group.read[matrix] for group in groups]
+        return _weights(matrices[matrix], matrix, method, of_data[method], read, parameters, where)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for each_matrix in side_by_side(weights, [(method, matrix) for method in METHODS for matrix in matrices]):
+            arrays |= each_matrix
     return arrays | _likest_tokens(arrays, *_frequent_tokens(checkpoint, text, parameters), parameters)
 
 
@@ -237,9 +248,7 @@ def _concepts(
 def _directions_only(rows: np.ndarray, k: int, parameters: Parameters, seed: int) -> Decomposition:
     """Semi-NMF without the exact codes of every row, which cost twice as much as the directions."""
     model = SemiNMF(k, tol=parameters.tolerance, max_iter=parameters.iterations, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # reported by `converged`
-        model.fit(rows)
+    model.fit(rows)
     energy = float((rows.astype(np.float64) ** 2).sum())
     nothing = np.empty((0, k), dtype=rows.dtype)
     mean, strength = np.zeros(rows.shape[1], dtype=rows.dtype), model.code_mass_ / model.code_mass_.sum()
@@ -260,8 +269,9 @@ def _groups(
     ]
     inputs, labels = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     block_of = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
-    data, gradient, read = _run(checkpoint, inputs, labels, parameters.probe, maps)
-    _, other, _ = _run(checkpoint, inputs, shuffled(labels, _seed(parameters, 8)), parameters.probe, {})
+    data, (gradient, other), read = _run(
+        checkpoint, inputs, [labels, shuffled(labels, _seed(parameters, 8))], parameters.probe, maps
+    )
     # The last token of a causal sequence has no label and reaches no other: its gradient is exactly zero.
     usable = np.flatnonzero(gradient.any(1))
     wanted = -(-parameters.tokens // parameters.groups)
@@ -278,18 +288,24 @@ def _groups(
 
 
 def _run(
-    checkpoint: Checkpoint, inputs: np.ndarray, labels: np.ndarray, probe: str, maps: Mapping[str, LinearMap]
-) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Activations and gradients of the summed loss, (tokens, d) float32 each, and what each map reads."""
+    checkpoint: Checkpoint,
+    inputs: np.ndarray,
+    labels: Sequence[np.ndarray],
+    probe: str,
+    maps: Mapping[str, LinearMap],
+) -> tuple[np.ndarray, list[np.ndarray], dict[str, np.ndarray]]:
+    """Activations, gradients of the summed loss under each labels, (tokens, d) float32, and what each map reads."""
     model, places = checkpoint.model, find_places(checkpoint.model)
-    data, gradients = [], []
+    data: list[torch.Tensor] = []
+    gradients: list[list[torch.Tensor]] = [[] for _ in labels]
     with reading(maps) as readings:
         for _, place, ids in batches([inputs], _SEQUENCES_A_BATCH, model.device):
-            asked = torch.from_numpy(labels[place]).to(model.device)
-            found = capture(model, ids, asked, probes=[probe], places=places)
-            data.append(found.activations[probe])
-            gradients.append(found.gradients[probe] * found.positions)
-    return _flat(data), _flat(gradients), {name: _flat(parts) for name, parts in readings.batches.items()}
+            asked = [torch.from_numpy(each[place]).to(model.device) for each in labels]
+            found = capture_each(model, ids, asked, probes=[probe], places=places)
+            data.append(found[0].activations[probe])
+            for kept, one in zip(gradients, found, strict=True):
+                kept.append(one.gradients[probe] * one.positions)
+    return _flat(data), [_flat(each) for each in gradients], {n: _flat(parts) for n, parts in readings.batches.items()}
 
 
 def _flat(parts: Sequence[torch.Tensor]) -> np.ndarray:

@@ -9,10 +9,8 @@ here too, because they need the activations.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -29,6 +27,7 @@ from anisotropy.geometry.moments import Moments
 from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
 from anisotropy.models.probes import batches, blocks_of, capture, find_places
+from anisotropy.process import side_by_side
 
 NAME = "concept_tables"
 LAYERS = {"first": "T1_in", "middle": "Tm", "last": "Tl"}
@@ -206,7 +205,7 @@ def next_weight(model: PreTrainedModel, layer: str) -> np.ndarray | None:
 def _factorise(
     jobs: Mapping[tuple[str, str], np.ndarray], parameters: Parameters, device: torch.device
 ) -> dict[tuple[str, str], list[SemiNMF]]:
-    """Semi-NMF of every matrix from every seed; two at a time on a CPU, where one alone does not fill two cores."""
+    """Semi-NMF of every matrix from every seed; side by side on a CPU, where one alone does not fill the cores."""
     from sklearn.exceptions import ConvergenceWarning
 
     def fit(job: tuple[tuple[str, str], int]) -> SemiNMF:
@@ -222,18 +221,11 @@ def _factorise(
         return model.fit(matrix)
 
     tasks = [(key, seed) for key in jobs for seed in range(parameters.seeds)]
-    threads = torch.get_num_threads()
-    workers = 1 if device.type == "cuda" else min(4, os.cpu_count() or 1)
     # Whether a fit converged is kept and shown on the page.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        each = max(1, threads // workers)
-        try:
-            # OpenMP counts threads per calling thread, so every worker has to be told.
-            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(each,)) as pool:
-                fitted = dict(zip(tasks, pool.map(fit, tasks), strict=True))
-        finally:
-            torch.set_num_threads(threads)
+        found = side_by_side(fit, tasks, 1 if device.type == "cuda" else None)
+    fitted = dict(zip(tasks, found, strict=True))
     return {key: [fitted[key, seed] for seed in range(parameters.seeds)] for key in jobs}
 
 
