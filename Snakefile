@@ -95,7 +95,8 @@ rule notebook:
         f"{BUILD}/executed/notebooks/{{notebook}}.ipynb",
     params:
         parameters=lambda wildcards: str(SET.notebooks[wildcards.notebook]),
-    threads: workflow.cores
+    # Everything is measured by now; what a page computes hardly uses a second core.
+    threads: max(1, workflow.cores // 2)
     shell:
         "anisotropy run {input.notebook} --set {SET_NAME} --output {output}"
 
