@@ -87,11 +87,14 @@ class Moments:
         rows = rows.detach().reshape(-1, self.dimension)
         if not len(rows):
             return
-        if not torch.isfinite(rows.sum(0, dtype=torch.float32 if rows.device.type == "mps" else torch.float64)).all():
+        parts = rows.split(_ROWS_AT_A_TIME)
+        if len(parts) > 1 and not torch.isfinite(rows.sum(0, dtype=_widest(rows))).all():
             raise ValueError("rows hold values that are not finite")
-        for part in rows.split(_ROWS_AT_A_TIME):
+        for part in parts:
             wide = part.to(self.mean.device).to(torch.float64)
             mean = wide.mean(0)
+            if len(parts) == 1 and not torch.isfinite(mean).all():
+                raise ValueError("rows hold values that are not finite")
             centred = wide - mean
             self._add(len(wide), mean, centred.T @ centred)
 
@@ -122,6 +125,10 @@ class Moments:
     def scatter(self) -> torch.Tensor:
         """Uncentred second moment Σ xxᵀ, shape (d, d)."""
         return self.centred_scatter + self.count * torch.outer(self.mean, self.mean)
+
+
+def _widest(rows: torch.Tensor) -> torch.dtype:
+    return torch.float32 if rows.device.type == "mps" else torch.float64
 
 
 def _home(device: torch.device) -> torch.device:

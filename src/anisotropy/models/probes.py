@@ -197,10 +197,15 @@ def capture_each(
                 float(loss.detach()),
                 int((shifted != IGNORED).sum()),
                 given,
-                {probe: torch.cat([of_outputs[part] for part in parts], -1) for probe, parts in readers.items()},
+                {probe: _beside([of_outputs[part] for part in parts]) for probe, parts in readers.items()},
             )
         )
     return captures
+
+
+def _beside(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    # One part is by far the largest tensor here: no copy of it.
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), -1)
 
 
 def is_causal(model: PreTrainedModel) -> bool:

@@ -97,7 +97,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
             place = slice(start, start + _SEQUENCES_A_BATCH)
             ids, *asked = (torch.from_numpy(array[place]).to(model.device) for array in (inputs, *labels))
             found = capture_each(model, ids, asked, probes=probes, places=places, readers=readers)
-            yield start, [_of_summed_loss(one, usable) for one in found]
+            yield start, [_usable(one, usable) for one in found]
 
     tally = _Tally()
     names = [f"{probe}.activation" for probe in probes] + [f"{probe}.weight" for probe in readers]
@@ -123,17 +123,19 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
             tally.add(f"{name}.held_out", 0, values)
         for block, (first, last) in enumerate(pairwise(ends - start)):
             here = slice(max(0, first), max(0, last))
+            # Gradients of the summed loss do not depend on how tokens were put into batches.
             for role, one in (("gradient", found), ("shuffled", under_wrong)):
                 for probe, gradients in one.gradients.items():
-                    tally.add(f"{probe}.activation.{role}", block, gradients[here])
+                    tally.add(f"{probe}.activation.{role}", block, gradients[here] * one.positions)
             # A weight gradient is a sum over tokens: every block gives the same number of them.
             here = slice(max(0, first), max(0, first + fixed))
             order = dealer.permutation(usable * len(inputs[start : start + _SEQUENCES_A_BATCH][here]))
             for probe in readers if len(order) else ():
-                x = found.reader_inputs[probe][here]
-                weights[probe].add(block, x, found.reader_gradients[probe][here], "gradient")
-                weights[probe].add(block, x, under_wrong.reader_gradients[probe][here], "shuffled")
-                weights[probe].add(block, x, found.reader_gradients[probe][here], "unpaired", order)
+                x, g = found.reader_inputs[probe][here], found.reader_gradients[probe][here]
+                weights[probe].add(block, x, g, "gradient", found.positions)
+                weights[probe].add(block, x, g, "unpaired", found.positions, order)
+                wrong_g = under_wrong.reader_gradients[probe][here]
+                weights[probe].add(block, x, wrong_g, "shuffled", under_wrong.positions)
     for probe, sums in weights.items():
         for role, parts in sums.totals().items():
             for part, rows in parts:
@@ -155,23 +157,15 @@ def _inputs(
     )
 
 
-def _of_summed_loss(found: Capture, usable: int) -> Capture:
-    """The same without unusable positions, gradients those of the summed loss: they do not depend on the batch."""
+def _usable(found: Capture, usable: int) -> Capture:
+    """The same without the positions that no gradient reaches."""
 
     def cut(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {probe: tensor[:, :usable] for probe, tensor in tensors.items()}
 
-    def summed(gradients: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {probe: gradient * found.positions for probe, gradient in cut(gradients).items()}
-
-    return Capture(
-        cut(found.activations),
-        summed(found.gradients),
-        found.loss,
-        found.positions,
-        cut(found.reader_inputs),
-        summed(found.reader_gradients),
-    )
+    parts = (found.activations, found.gradients, found.reader_inputs, found.reader_gradients)
+    activations, gradients, inputs, of_outputs = map(cut, parts)
+    return Capture(activations, gradients, found.loss, found.positions, inputs, of_outputs)
 
 
 def _activations(found: Capture) -> Iterator[tuple[str, torch.Tensor]]:
@@ -216,28 +210,32 @@ class _WeightGradients:
         self._means: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
 
     def add(
-        self, block: int, inputs: torch.Tensor, gradients: torch.Tensor, role: str, order: np.ndarray | None = None
+        self,
+        block: int,
+        inputs: torch.Tensor,
+        gradients: torch.Tensor,
+        role: str,
+        scale: float,
+        order: np.ndarray | None = None,
     ) -> None:
-        """Add a batch (sequences, length, d); with ``order``, gradients are dealt out to tokens in that order."""
+        """Add a batch (sequences, length, d), gradients times ``scale``; with ``order``, they go to other tokens."""
         x, g = inputs.flatten(0, 1), gradients.flatten(0, 1)
-        if order is not None:
-            g = g[torch.from_numpy(order).to(g.device)]
+        if order is not None:  # the narrower of the two is moved
+            x = x[torch.from_numpy(order).to(x.device)]
+        product = scale * (g.T @ x)
         products = self._products.setdefault(role, {})
-        products[block] = g.T @ x + products[block] if block in products else g.T @ x
+        products[block] = product + products[block] if block in products else product
         if role == "gradient":
             g_sum, x_sum, count = self._means.get(block, (torch.zeros_like(g[0]), torch.zeros_like(x[0]), 0))
-            self._means[block] = (g_sum + g.sum(0), x_sum + x.sum(0), count + len(x))
+            self._means[block] = (g_sum + scale * g.sum(0), x_sum + x.sum(0), count + len(x))
 
     def totals(self) -> dict[str, list[tuple[int, torch.Tensor]]]:
         """Weight gradients by role, with the part they belong to; the controls' blocks are all one part."""
-        found = {role: list(self._products.get(role, {}).items()) for role in ("gradient", "shuffled")}
-        found["unpaired"] = [(0, product) for product in self._products.get("unpaired", {}).values()]
-        found["centred"] = [
-            (0, product - torch.outer(g_sum, x_sum) / count)
-            for product, (g_sum, x_sum, count) in zip(
-                self._products.get("gradient", {}).values(), self._means.values(), strict=True
-            )
-        ]
+        found = {role: list(self._products[role].items()) for role in ("gradient", "shuffled")}
+        found["unpaired"] = [(0, torch.cat(list(self._products["unpaired"].values())))]
+        pairs = zip(self._products["gradient"].values(), self._means.values(), strict=True)
+        centred = [product - torch.outer(g_sum, x_sum) / count for product, (g_sum, x_sum, count) in pairs]
+        found["centred"] = [(0, torch.cat(centred))]
         return found
 
 
