@@ -8,7 +8,7 @@ import pandas as pd
 
 from anisotropy.report.rules.frequency import frequent_tokens_confined, reading_name
 from anisotropy.report.scorecard import Verdict
-from anisotropy.report.tables import signed
+from anisotropy.report.tables import run_title, signed
 
 _COLUMNS = {
     ("distance", "pearson"): "distance",
@@ -22,7 +22,7 @@ def control_table(correlations: pd.DataFrame, titles: Mapping[str, str]) -> pd.D
     """Correlations of trained models as text: a row per model and reading, a column per value and kind."""
     trained = correlations[correlations["stage"] == "trained"]
     rows = trained.assign(
-        model=[_run_title(titles, model, seed) for model, seed in zip(trained["model"], trained["seed"], strict=True)],
+        model=[run_title(titles, model, seed) for model, seed in zip(trained["model"], trained["seed"], strict=True)],
         reading=[reading_name(*reading) for reading in zip(trained["centroid"], trained["matrix"], strict=True)],
         column=[_COLUMNS[column] for column in zip(trained["value"], trained["kind"], strict=True)],
         text=[signed(estimate) for estimate in trained["estimate"]],
@@ -30,10 +30,6 @@ def control_table(correlations: pd.DataFrame, titles: Mapping[str, str]) -> pd.D
     names = ["model", "reading"]
     wide = rows.pivot(index=names, columns="column", values="text").reindex(columns=list(_COLUMNS.values()))
     return rows[names].drop_duplicates().merge(wide.astype(object).fillna("–").reset_index(), on=names)
-
-
-def _run_title(titles: Mapping[str, str], model: str, seed: int) -> str:
-    return titles.get(f"{model}@{seed}" if seed else model, model)
 
 
 def robustness(tables: Mapping[int, pd.DataFrame], controls: Mapping[str, str], titles: Mapping[str, str]) -> str:
@@ -68,7 +64,7 @@ def norm_flips(correlations: pd.DataFrame, titles: Mapping[str, str]) -> str:
     names = ["model", "seed", "centroid", "matrix"]
     wide = trained.pivot(index=names, columns="value", values="estimate").dropna().reset_index()
     flips = [
-        f"{_run_title(titles, row['model'], row['seed'])}, {reading_name(row['centroid'], row['matrix'])} "
+        f"{run_title(titles, row['model'], row['seed'])}, {reading_name(row['centroid'], row['matrix'])} "
         f"({signed(row['distance'])} → {signed(row['relative'])})"
         for row in wide[wide["distance"] * wide["relative"] < 0].to_dict("records")
     ]

@@ -37,6 +37,11 @@ def signed(value: float, digits: int = 2) -> str:
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
+def run_title(titles: Mapping[str, str], model: Any, seed: Any) -> str:
+    """Title of a row that a summary keeps by model and training seed; the model's name where it has none."""
+    return titles.get(f"{model}@{seed}" if seed else model, model)
+
+
 def _is_numeric(column: pd.Series) -> bool:
     return bool(column.map(lambda cell: isinstance(cell, int | float) or bool(_NUMBER.match(str(cell)))).all())
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from anisotropy.errors import UserError
 from anisotropy.report.rules.updates import RANDOM_BASIS, SHUFFLED_LABELS, UNTRAINED_BASIS
-from anisotropy.report.tables import signed
+from anisotropy.report.tables import run_title, signed
 from anisotropy.report.updates import select
 
 _READING_COLUMNS = {
@@ -22,10 +22,6 @@ _READING_COLUMNS = {
     ("naive", "decay"): "−w, naive",
 }
 _CORRECTIONS = {"left out only": "leaving the token out", "w removed only": "removing the component along w"}
-
-
-def _title(titles: Mapping[str, str], model: Any, seed: Any) -> str:
-    return titles.get(f"{model}@{seed}" if seed else model, model)
 
 
 def reading_table(summary: pd.DataFrame, titles: Mapping[str, str], rank: int) -> pd.DataFrame:
@@ -40,7 +36,7 @@ def reading_table(summary: pd.DataFrame, titles: Mapping[str, str], rank: int) -
     here = summary[(summary["basis"] == "start") & (summary["rank"] == rank)]
     for (model, seed, matrix, stage), group in here.groupby(["model", "seed", "matrix", "stage"], sort=False):
         found = group.set_index(["reading", "update"])
-        row: dict[str, object] = {"model": _title(titles, model, seed), "updates": f"{matrix}, {stage}"}
+        row: dict[str, object] = {"model": run_title(titles, model, seed), "updates": f"{matrix}, {stage}"}
         for key, column in _READING_COLUMNS.items():
             estimate = float(found["estimate"].get(key, np.nan))
             row[f"{column} (ρ)"] = "–" if np.isnan(estimate) else signed(estimate)
@@ -70,7 +66,7 @@ def effect_of_corrections(summary: pd.DataFrame, titles: Mapping[str, str], rank
             verb = "changes"
         alone = {name: abs(found[name]["estimate"] - naive["estimate"]) for name in _CORRECTIONS}
         larger = _CORRECTIONS[max(alone, key=lambda name: alone[name])]
-        lines.append(f"- {_title(titles, model, seed)}, {matrix} matrix: ρ {verb} ({ends}), mostly by {larger}.")
+        lines.append(f"- {run_title(titles, model, seed)}, {matrix} matrix: ρ {verb} ({ends}), mostly by {larger}.")
     if not lines:
         return f"No model has {stage} updates to correct."
     return "\n".join([f"From the naive to the corrected reading of {stage} updates:", "", *lines])
@@ -93,7 +89,7 @@ def rank_sentence(summary: pd.DataFrame, models: Sequence[str], titles: Mapping[
             text = f"{next(iter(found))} at every rank"
         else:
             text = "; ".join(f"{name} at rank {', '.join(map(str, ranks))}" for name, ranks in found.items())
-        lines.append(f"- {_title(titles, model, seed)}, {matrix} matrix, {stage}: {text}.")
+        lines.append(f"- {run_title(titles, model, seed)}, {matrix} matrix, {stage}: {text}.")
     return "\n".join(["The correlation is:", "", *lines]) if lines else "There is no correlation to compare."
 
 
@@ -101,7 +97,7 @@ def missing_tokens(summary: pd.DataFrame, titles: Mapping[str, str], rank: int, 
     """How many tokens moved along their own row only, or not at all, a line per model and matrix (Markdown)."""
     rows = select(summary, stage, rank=rank)
     lines = [
-        f"- {_title(titles, row['model'], row['seed'])}, {row['matrix']} matrix: {int(row['missing']):,} of "
+        f"- {run_title(titles, row['model'], row['seed'])}, {row['matrix']} matrix: {int(row['missing']):,} of "
         f"{int(row['n'] + row['missing']):,}"
         for row in rows.to_dict("records")
     ]
@@ -155,7 +151,7 @@ def control_table(
             RANDOM_BASIS: _of(select(summary, stage, rank=rank, basis="random"), model=own["model"], **same),
             "pure weight decay": _of(select(summary, stage, rank=rank, update="decay"), model=own["model"], **same),
         }
-        about = {"model": _title(titles, own["model"], own["seed"]), "matrix": own["matrix"]}
+        about = {"model": run_title(titles, own["model"], own["seed"]), "matrix": own["matrix"]}
         for name, table in found.items():
             rows.append({**about, "updates": name, **_outcome(table)})
         band = "–" if np.isnan(own["null_low"]) else f"{signed(own['null_low'])} … {signed(own['null_high'])}"
@@ -191,7 +187,7 @@ def normal_table(summary: pd.DataFrame, titles: Mapping[str, str], rank: int) ->
     rows = select(summary, rank=rank)
     return pd.DataFrame(
         {
-            "model": [_title(titles, *key) for key in zip(rows["model"], rows["seed"], strict=True)],
+            "model": [run_title(titles, *key) for key in zip(rows["model"], rows["seed"], strict=True)],
             "updates": rows["matrix"] + ", " + rows["stage"],
             "tangent": rows["tangent"],
             "next directions, of what is left": rows["normal"],

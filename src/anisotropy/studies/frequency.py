@@ -28,7 +28,7 @@ from anisotropy.geometry.isotropy import mean_cosine
 from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
 from anisotropy.models.probes import batches, capture, find_places
-from anisotropy.statistics import CorrelationKind, correlation, permutation_null
+from anisotropy.statistics import CorrelationKind, correlation, pearson, permutation_null
 from anisotropy.studies.course import Weighting, checkpoint_weights
 from anisotropy.studies.results import Collection
 
@@ -303,7 +303,7 @@ def correlations(tokens: pd.DataFrame, *, draws: int = 999, seed: int = 0) -> pd
             }
             for kind, pair in pairs.items():
                 found = correlation(x, y, kind)
-                null = permutation_null(_pearson, *pair, draws, seed)
+                null = permutation_null(pearson, *pair, draws, seed)
                 rows.append(
                     {
                         "centroid": centroid,
@@ -329,11 +329,6 @@ _COLUMNS += ["null_low", "null_high", "p_value"]
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     return pd.Series(values).rank().to_numpy()
-
-
-def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
 def summarise(

@@ -34,7 +34,7 @@ from anisotropy.geometry.moments import Moments
 from anisotropy.geometry.subspaces import principal_basis
 from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText
-from anisotropy.statistics import correlation, permutation_null
+from anisotropy.statistics import correlation, pearson, permutation_null
 from anisotropy.studies.course import Weighting, stage_steps
 from anisotropy.studies.frequency import embedding_matrices, matrices, study_tokens
 from anisotropy.studies.results import Collection
@@ -379,14 +379,9 @@ def summarise_tokens(tokens: pd.DataFrame, *, draws: int = 999, seed: int = 0) -
     result = correlation(x, y, "spearman")
     found |= {"estimate": result.estimate, "low": result.low, "high": result.high}
     if draws and np.isfinite(result.estimate):
-        null = permutation_null(_pearson, x, y, draws, seed)
+        null = permutation_null(pearson, x, y, draws, seed)
         found |= {"null_low": null.low, "null_high": null.high, "p_value": null.p_value}
     return found
 
 
 _NORMAL_QUANTILE = 1.6448536269514722  # 95 % one-sided, for a central 90 % interval of a mean
-
-
-def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
