@@ -101,14 +101,14 @@ class TestCatalogue:
     def test_a_control_is_the_same_training_on_shuffled_labels(self) -> None:
         entries = catalogue().miniatures
         controls = {name: entry.control_of for name, entry in entries.items() if entry.control_of}
-        assert set(controls) == {"mini-pythia-shuffled", "tiny-pythia-shuffled"}
+        assert set(controls) == {"mini-pythia-shuffled", "mini-eurobert-shuffled", "tiny-pythia-shuffled"}
         for control, of in controls.items():
             assert of is not None
             assert entries[control].recipe == entries[of].recipe.model_copy(update={"shuffled_labels": True})
             assert not entries[of].recipe.shuffled_labels
             assert catalogue().control(of) == control
             assert catalogue().control(control) is None
-        assert catalogue().control("mini-eurobert") is None
+        assert catalogue().control("tiny-eurobert") is None
 
     def test_a_control_of_nothing_is_refused(self) -> None:
         entry = Miniature(title="a", recipe=recipe(), control_of="b")
