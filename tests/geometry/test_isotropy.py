@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 from IsoScore.IsoScore import IsoScore, IsoScore_star
 from scipy.stats import ortho_group
 
-from anisotropy.geometry.isotropy import isoscore, isoscore_star, mean_cosine, participation_ratio
+from anisotropy.geometry.isotropy import (
+    cosine_by_coordinate,
+    isoscore,
+    isoscore_star,
+    mean_cosine,
+    participation_ratio,
+)
 
 
 def spectrum_covariance(eigenvalues, seed=0):
@@ -206,3 +212,40 @@ class TestCovarianceInput:
     def test_refuses_one_dimension(self, score):
         with pytest.raises(ValueError, match="at least 2"):
             score([[1.0]])
+
+
+class TestCosineByCoordinate:
+    def brute_force(self, x, labels):
+        units = x / x.norm(dim=1, keepdim=True)
+        pairs = [(i, j) for i in range(len(x)) for j in range(len(x)) if labels[i] != labels[j]]
+        return torch.stack([units[i] * units[j] for i, j in pairs]).mean(dim=0)
+
+    @settings(deadline=None, max_examples=20)
+    @given(st.integers(0, 999), st.integers(2, 12), st.integers(1, 5), st.integers(2, 4))
+    def test_is_the_mean_over_pairs_with_different_labels(self, seed, n, d, kinds):
+        random = torch.Generator().manual_seed(seed)
+        x = torch.randn(n, d, generator=random, dtype=torch.float64)
+        labels = torch.randint(kinds, (n,), generator=random)
+        labels[0], labels[1] = 0, 1
+        assert torch.allclose(cosine_by_coordinate(x, labels), self.brute_force(x, labels), atol=1e-12)
+
+    def test_with_all_labels_different_it_sums_to_the_mean_cosine(self):
+        x = torch.randn(9000, 7, generator=torch.Generator().manual_seed(0)) + 0.5
+        total = cosine_by_coordinate(x, torch.arange(9000)).sum()
+        assert float(total) == pytest.approx(float(mean_cosine(x)), rel=1e-12)
+
+    def test_scale_of_a_row_does_not_count(self):
+        x = torch.tensor([[1e-200, 0.0], [3e150, 3e150]], dtype=torch.float64)
+        assert cosine_by_coordinate(x, torch.tensor([0, 1])).tolist() == pytest.approx([0.5**0.5, 0])
+
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [
+            (torch.tensor([1, 1]), "all 2 rows have the label 1"),
+            (torch.tensor([1, 2, 3]), r"labels must be 2 integers, one a row; got torch.int64 of shape \(3,\)"),
+            (torch.tensor([1.0, 2.0]), "labels must be 2 integers"),
+        ],
+    )
+    def test_refuses_labels(self, labels, message):
+        with pytest.raises(ValueError, match=message):
+            cosine_by_coordinate(torch.eye(2), labels)

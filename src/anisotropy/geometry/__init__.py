@@ -11,7 +11,13 @@ from anisotropy.geometry.dimension import (
     pca_components,
     twonn,
 )
-from anisotropy.geometry.isotropy import isoscore, isoscore_star, mean_cosine, participation_ratio
+from anisotropy.geometry.isotropy import (
+    cosine_by_coordinate,
+    isoscore,
+    isoscore_star,
+    mean_cosine,
+    participation_ratio,
+)
 from anisotropy.geometry.subspaces import (
     energy_fraction,
     energy_ratio,
@@ -25,6 +31,7 @@ from anisotropy.geometry.subspaces import (
 
 __all__ = [
     "DimensionEstimate",
+    "cosine_by_coordinate",
     "effective_rank",
     "energy_fraction",
     "energy_ratio",

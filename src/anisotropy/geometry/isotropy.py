@@ -12,12 +12,14 @@ is accumulated in float64, and results are 0-dimensional float64 tensors.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from anisotropy.geometry._checks import Matrix, rows_matrix, symmetric_matrix
 
-__all__ = ["isoscore", "isoscore_star", "mean_cosine", "participation_ratio"]
+__all__ = ["cosine_by_coordinate", "isoscore", "isoscore_star", "mean_cosine", "participation_ratio"]
 
 _BLOCK = 4096
 
@@ -97,7 +99,43 @@ def mean_cosine(x: Matrix) -> Tensor:
     matrix = rows_matrix(x, "x", rows=2)
     n, d = matrix.shape
     total = torch.zeros(d, dtype=torch.float64, device=matrix.device)
-    for start in range(0, n, _BLOCK):
+    for _, units in _unit_rows(matrix):
+        total = total + units.sum(dim=0)
+    return (total.square().sum() - n) / (n * (n - 1))
+
+
+def cosine_by_coordinate(x: Matrix, labels: Tensor) -> Tensor:
+    """Split the mean cosine over pairs of rows with *different* labels into what each coordinate adds to it.
+
+    `x` has shape (n, d); `labels` (n,) are integers, such as the token of each row: rows of one token are alike for a
+    reason that says nothing about the cloud. With u_i = x_i/‖x_i‖, U_a the sum of the u_i with label a and n_a their
+    number, coordinate j adds
+
+        c_j = ((Σ_a U_aj)² − Σ_a U_aj²)/(n² − Σ_a n_a²),
+
+    and Σ_j c_j is the mean cosine: exact, in O(nd). With all labels different it is `mean_cosine`. The contribution of
+    single coordinates is Timkey & van Schijndel's (*All Bark and No Bite*, 2021), there averaged over sampled pairs.
+
+    The result has shape (d,), float64. Raises `ValueError` as `mean_cosine` does, for labels that are not n integers,
+    and where all labels are the same.
+    """
+    matrix = rows_matrix(x, "x", rows=2)
+    n, d = matrix.shape
+    if labels.shape != (n,) or labels.is_floating_point():
+        raise ValueError(f"labels must be {n} integers, one a row; got {labels.dtype} of shape {tuple(labels.shape)}")
+    found, place = torch.unique(labels.to(matrix.device), return_inverse=True)
+    if len(found) < 2:
+        raise ValueError(f"all {n} rows have the label {int(found[0])}; a pair needs two different ones")
+    sums = torch.zeros(len(found), d, dtype=torch.float64, device=matrix.device)
+    for start, units in _unit_rows(matrix):
+        sums = sums.index_add(0, place[start : start + len(units)], units)
+    pairs = n**2 - int(torch.bincount(place).square().sum())
+    return (sums.sum(dim=0).square() - sums.square().sum(dim=0)) / pairs
+
+
+def _unit_rows(matrix: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Yield blocks of rows scaled to length 1 in float64, each with the number of its first row."""
+    for start in range(0, len(matrix), _BLOCK):
         block = matrix[start : start + _BLOCK].to(torch.float64)
         # Dividing by the largest entry first keeps the squares of very small and very large rows representable.
         largest = block.detach().abs().amax(dim=1, keepdim=True)
@@ -105,8 +143,7 @@ def mean_cosine(x: Matrix) -> Tensor:
         if len(empty):
             raise ValueError(f"x[{start + int(empty[0])}] is zero and has no direction; leave such rows out")
         block = block / largest
-        total = total + (block / block.norm(dim=1, keepdim=True)).sum(dim=0)
-    return (total.square().sum() - n) / (n * (n - 1))
+        yield start, block / block.norm(dim=1, keepdim=True)
 
 
 def shrunk_invariants(trace: Tensor, squares: Tensor, d: int, zeta: float) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from anisotropy.studies.results import Collection, Key, ResultStore
 if TYPE_CHECKING:
     import torch
 
-STUDIES = ("frequency", "tangents", "updates", "concept_tables", "alignment")
+STUDIES = ("layers", "frequency", "tangents", "updates", "concept_tables", "alignment")
 
 Steps = str | int | list[int]
 Request = tuple[str, BaseModel]
