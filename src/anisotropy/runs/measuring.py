@@ -115,7 +115,7 @@ class Laboratory:
     def measure_all(self, model: str, requests: Sequence[Request], checkpoints: Steps = "all") -> list[Measured]:
         """Collect several studies of one model, each checkpoint loaded once and only if something is missing.
 
-        A killed call loses at most the checkpoint it was at; processes that measure the same model take turns.
+        A killed call loses at most the checkpoint it was at; processes that come to the same weights take turns.
 
         Args:
             model: a name as :func:`anisotropy.models.catalogue.parse_name` reads it.
@@ -135,9 +135,8 @@ class Laboratory:
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)
         found = [Measured(name, source.objective, []) for _ in requests]
-        with locked(self.project.results / f".{name.label.replace('/', '--')}.lock"):
-            for number, step in enumerate(steps, 1):
-                self._checkpoint(source, records[step], text, requests, found, f"checkpoint {number} of {len(steps)}")
+        for number, step in enumerate(steps, 1):
+            self._checkpoint(source, records[step], text, requests, found, f"checkpoint {number} of {len(steps)}")
         return found
 
     def _checkpoint(
@@ -150,29 +149,31 @@ class Laboratory:
         where: str,
     ) -> None:
         label, step = source.name.label, record.step
-        checkpoint = None
-        if record.weight_hash is None or any(
-            self._key(study, parameters, record.weight_hash, text) not in self.store for study, parameters in requests
-        ):
-            checkpoint = source.load(step, self.device)
+        checkpoint = source.load(step, self.device) if record.weight_hash is None else None
         weights = checkpoint.weight_hash if checkpoint else record.weight_hash
         assert weights is not None
-        for (study, parameters), measured in zip(requests, found, strict=True):
-            twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
-            if twin is not None:
-                measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
-                continue
-            key = self._key(study, parameters, weights, text)
-            if key not in self.store:
-                assert checkpoint is not None
-                started = time.perf_counter()
-                arrays = _module(study).collect(checkpoint, text, parameters)
-                seconds = time.perf_counter() - started
-                about = provenance(str(checkpoint.model.device), seconds)
-                self.store.write(key, Collection(label, step, weights, arrays, about))
-                self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
-            measured.collections.append(self.store.read(key, label, step))
-            measured.loaded += checkpoint is not None
+        # By weights, not by model and step: an untrained control is its model under another name.
+        with locked(self.project.results / f".weights-{weights[:32]}.lock"):
+            if checkpoint is None and any(
+                self._key(study, parameters, weights, text) not in self.store for study, parameters in requests
+            ):
+                checkpoint = source.load(step, self.device)
+            for (study, parameters), measured in zip(requests, found, strict=True):
+                twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
+                if twin is not None:
+                    measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                    continue
+                key = self._key(study, parameters, weights, text)
+                if key not in self.store:
+                    assert checkpoint is not None
+                    started = time.perf_counter()
+                    arrays = _module(study).collect(checkpoint, text, parameters)
+                    seconds = time.perf_counter() - started
+                    about = provenance(str(checkpoint.model.device), seconds)
+                    self.store.write(key, Collection(label, step, weights, arrays, about))
+                    self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+                measured.collections.append(self.store.read(key, label, step))
+                measured.loaded += checkpoint is not None
 
     def _key(self, study: str, parameters: BaseModel, weight_hash: str, text: StudyText) -> Key:
         code = source_hash(f"anisotropy.studies.{study}")
