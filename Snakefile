@@ -76,10 +76,10 @@ wildcard_constraints:
     notebook="|".join(SET.notebooks),
 
 
+# Collecting stamps and rendering pages is no work for a node.
 localrules:
     book,
     measurements,
-    collect,
     site,
 
 
@@ -139,6 +139,9 @@ else:
         shell:
             "anisotropy measure --model {params.model:q} --set {SELECTION.set_name} {INSTEAD}"
             " --checkpoint {wildcards.step}"
+
+    localrules:
+        collect,
 
     rule collect:
         input:

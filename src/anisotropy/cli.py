@@ -232,6 +232,7 @@ def _workflow_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--partition", help="SLURM: partition of the jobs."),
             click.option("--account", help="SLURM: account of the jobs; default: none is named."),
+            click.option("--cpus", type=click.IntRange(1), help="SLURM: cores of a job."),
             click.option("--gpus", type=click.IntRange(0), help="SLURM: GPUs of a measuring job."),
             click.option("--memory", type=click.IntRange(1), help="SLURM: memory of a job, in GB."),
             click.option("--hours", type=click.FloatRange(0, min_open=True), help="SLURM: time limit of a job."),
