@@ -26,8 +26,9 @@ BUILD = f"_build/{SELECTION.name}"
 MODELS = {file_name(model): model for model in SET.all_models()}
 MINIATURES = [model for model in SET.all_models() if parse_name(model).kind == "miniature"]
 INSTEAD = " ".join(f"--models {shlex.quote(model)}" for model in SELECTION.models)
-# A job on a cluster has the threads that the profile gives it.
+# A job on a cluster has the threads that the profile gives it, and a log of its own.
 HERE = SELECTION.unit == "model"
+TO_LOG = "" if HERE else " > {log} 2>&1"
 
 
 def sources(*modules):
@@ -46,6 +47,10 @@ def pretrained(model):
 
 def measured(model):
     return f"{BUILD}/stamps/measured-{file_name(model)}"
+
+
+def log_of(job):
+    return [] if HERE else f"{BUILD}/logs/{job}.log"
 
 
 def needed_first(model):
@@ -102,9 +107,11 @@ rule pretrain:
         touch("_build/stamps/pretrained-{model}"),
     params:
         recipe=lambda wildcards: catalogue().miniatures[parse_name(wildcards.model).name].recipe.model_dump_json(),
+    log:
+        log_of("pretrain-{model}"),
     threads: workflow.cores if HERE else 1
     shell:
-        "anisotropy pretrain {wildcards.model}"
+        "anisotropy pretrain {wildcards.model}" + TO_LOG
 
 
 if SELECTION.unit == "model":
@@ -135,10 +142,12 @@ else:
             requests=lambda wildcards: str(requests_by_step(MODELS[wildcards.model])[int(wildcards.step)]),
             checkpoint=lambda wildcards: SELECTION.steps[MODELS[wildcards.model]][int(wildcards.step)],
             model=lambda wildcards: MODELS[wildcards.model],
+        log:
+            log_of("measure-{model}-step-{step}"),
         threads: 1
         shell:
             "anisotropy measure --model {params.model:q} --set {SELECTION.set_name} {INSTEAD}"
-            " --checkpoint {wildcards.step}"
+            " --checkpoint {wildcards.step}" + TO_LOG
 
     localrules:
         collect,
@@ -163,10 +172,12 @@ rule notebook:
     params:
         parameters=lambda wildcards: str(SET.notebooks[wildcards.notebook]),
         instead=lambda wildcards: INSTEAD if SET.models(wildcards.notebook) else "",
+    log:
+        log_of("notebook-{notebook}"),
     # Everything is measured by now; what a page computes hardly uses a second core.
     threads: max(1, workflow.cores // 2) if HERE else 1
     shell:
-        "anisotropy run {input.notebook} --set {SELECTION.set_name} {params.instead} --output {output}"
+        "anisotropy run {input.notebook} --set {SELECTION.set_name} {params.instead} --output {output}" + TO_LOG
 
 
 rule site:

@@ -25,7 +25,7 @@ def _one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except UserError as error:
-            click.echo(f"anisotropy: {error}", err=True)
+            click.echo(" – ".join([f"anisotropy: {error}", *getattr(error, "__notes__", ())]), err=True)
             sys.exit(1)
 
     return wrapped

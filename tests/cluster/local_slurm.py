@@ -83,7 +83,9 @@ class Slurm:
             run = Path("/run/munge")
             run.mkdir(exist_ok=True)
             shutil.chown(run, "munge", "munge")
-            self.munge = subprocess.Popen(["munged", "--foreground"], user="munge", group="munge", extra_groups=[])
+            with (self.folder / "munged.log").open("w") as log:
+                command = ["munged", "--foreground"]
+                self.munge = subprocess.Popen(command, user="munge", group="munge", extra_groups=[], stderr=log)
             wait_for("munged", lambda: (run / "munge.socket.2").exists())
         subprocess.run(["slurmctld"], check=True)
         for node in NODES:

@@ -6,12 +6,9 @@ import shutil
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from local_slurm import NODES, slurm, wait_for, why_not
-from smoke_book import Project, copy_project
-
-from anisotropy.studies.results import Key, ResultStore
+from smoke_book import Project, assert_equal_collections, copy_project
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(why_not()), reason=why_not() or "")]
 
@@ -20,19 +17,6 @@ ON_SLURM = (
     *("--profile", "slurm", "--partition", "main", "--memory", "3", "--cpus", "1", "--hours", "1"),
     *("--", "--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "10"),
 )
-
-
-def collections(project: Project) -> dict[tuple[str, str], dict[str, np.ndarray]]:
-    """Everything measured, by study and key."""
-    store = ResultStore(project.root / "results")
-    keys = [Key(**record["key"]) for record in store.records()]
-    return {(key.study, key.digest): dict(store.read(key, "", 0).arrays) for key in keys}
-
-
-def dates(project: Project) -> dict[str, tuple[int, int]]:
-    """When each record was written, and its inode: neither changes unless it is measured again."""
-    files = (project.root / "results").glob("*/*/record.json")
-    return {str(file): (file.stat().st_mtime_ns, file.stat().st_ino) for file in files}
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +32,10 @@ def test_a_sweep_survives_a_node_and_gives_what_one_machine_gives(project: Proje
             print(f"{time.monotonic() - started:6.1f} s  {line}", flush=True)
 
         process = project.start(*SWEEP, *ON_SLURM)
-        wait_for("three collections", lambda: len(dates(project)) >= 3 or process.poll() is not None, 600)
+        wait_for("three collections", lambda: len(project.written()) >= 3 or process.poll() is not None, 600)
         wait_for("a job on each node", lambda: all(map(cluster.running, NODES)) or process.poll() is not None, 60)
         assert process.poll() is None, process.communicate()[0]
-        before = dates(project)
+        before = project.written()
         (lost,) = cluster.running("n1")
         cluster.kill_node("n1")
         say(f"node n1 killed with job {lost}; {len(before)} collections so far")
@@ -61,17 +45,17 @@ def test_a_sweep_survives_a_node_and_gives_what_one_machine_gives(project: Proje
         wait_for("its return", lambda: cluster.states()["n1"] in ("idle", "alloc", "mix"), 60)
         say(f"node n1 restarted, states {cluster.states()}")
         output, _ = process.communicate()
-        say(f"sweep ended with {process.returncode}, {len(dates(project))} collections")
+        say(f"sweep ended with {process.returncode}, {len(project.written())} collections")
         for line in cluster.log("requeue", "Requeue", f"JobId={lost} "):
             print("   ", line)
         assert process.returncode == 0, output
-        after = dates(project)
+        after = project.written()
         assert {file: after[file] for file in before} == before
 
         code, output = project.run(*SWEEP, *ON_SLURM)
         assert code == 0, output
         assert "Nothing to be done" in output
-        assert dates(project) == after
+        assert project.written() == after
         say("run again: nothing to be done")
 
     local = copy_project(tmp_path / "local")
@@ -79,12 +63,7 @@ def test_a_sweep_survives_a_node_and_gives_what_one_machine_gives(project: Proje
     code, output = local.run(*SWEEP, "--", "--cores", "1")
     assert code == 0, output
     say("the same on one machine, one thread")
-    ours, theirs = collections(project), collections(local)
-    assert ours
-    assert ours.keys() == theirs.keys()
-    for place, arrays in ours.items():
-        for name, array in arrays.items():
-            np.testing.assert_array_equal(array, theirs[place][name], err_msg=f"{place}, {name}")
+    assert_equal_collections(project, local)
 
 
 def test_a_job_that_fails_is_named_and_the_others_go_on(project: Project, tmp_path: Path):
@@ -101,11 +80,11 @@ def test_a_job_that_fails_is_named_and_the_others_go_on(project: Project, tmp_pa
         print(output)
         assert code != 0
         assert "step-000008" in output
-        done = dates(project)
+        done = project.written()
         assert done
         weights.write_bytes(whole)
         code, output = project.run(*sweep)
         assert code == 0, output
-        after = dates(project)
+        after = project.written()
         assert len(after) > len(done)
         assert {file: after[file] for file in done} == done

@@ -20,7 +20,8 @@ def slurm_options(settings: Mapping[str, Any], asked: Mapping[str, Any]) -> list
 
     Args:
         settings: the profile.
-        asked: ``partition``, ``account``, ``cpus``, ``gpus``, ``memory`` (GB) and ``hours``; ``None`` for the profile's own.
+        asked: ``partition``, ``account``, ``cpus``, ``gpus``, ``memory`` (GB) and ``hours``; ``None`` where the profile
+            decides.
 
     Raises:
         UserError: the profile submits nothing to SLURM and something was asked, or there is no SLURM here.

@@ -149,7 +149,11 @@ class Laboratory:
         if checkpoints == "all":
             wanted = {step: of_step for step, of_step in wanted.items() if of_step}
         for number, (step, of_step) in enumerate(wanted.items(), 1):
-            self._checkpoint(source, records[step], text, of_step or pairs, f"checkpoint {number} of {len(wanted)}")
+            try:
+                self._checkpoint(source, records[step], text, of_step or pairs, f"checkpoint {number} of {len(wanted)}")
+            except Exception as error:
+                error.add_note(f"while {name.label} was measured at step {step}")
+                raise
         return found
 
     def _checkpoint(
