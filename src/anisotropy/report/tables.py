@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML, display
 
+from anisotropy.models.labels import join_label
 from anisotropy.provenance import digest_of
 
 
@@ -39,7 +40,7 @@ def signed(value: float, digits: int = 2) -> str:
 
 def run_title(titles: Mapping[str, str], model: Any, seed: Any) -> str:
     """Title of a row that a summary keeps by model and training seed; the model's name where it has none."""
-    return titles.get(f"{model}@{seed}" if seed else model, model)
+    return titles.get(join_label(model, seed), model)
 
 
 def _is_numeric(column: pd.Series) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import pandas as pd
 
 from anisotropy.errors import UserError
+from anisotropy.models.labels import names_of
 from anisotropy.report.scorecard import Outcome, Verdict
 
 C8_THRESHOLD = 0.1
@@ -29,7 +30,7 @@ def last_layer_collapses(table: pd.DataFrame, decoders: Collection[str]) -> list
 
     Args:
         table: what :func:`anisotropy.studies.concept_windows.collapse` returned.
-        decoders: labels of the causal models, as in the table's ``model`` column.
+        decoders: labels of the causal models.
 
     Returns:
         One verdict per model and reading.
@@ -40,8 +41,9 @@ def last_layer_collapses(table: pd.DataFrame, decoders: Collection[str]) -> list
     needed = {"model", "seed", "reading", "stage", "ratio", "low", "high"}
     if missing := needed - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
+    names = names_of(decoders)
     return [
-        _judge(table[(table["model"] == model) & (table["reading"] == reading)], model, reading, model in decoders)
+        _judge(table[(table["model"] == model) & (table["reading"] == reading)], model, reading, model in names)
         for model in dict.fromkeys(table["model"])
         for reading in READING_NAMES
     ]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 
 from anisotropy.errors import UserError
+from anisotropy.models.labels import names_of, names_of_controls
 from anisotropy.report.scorecard import Outcome, Verdict
 from anisotropy.report.tables import signed
 
@@ -45,8 +46,8 @@ def frequent_tokens_confined(
 
     Args:
         table: what :func:`anisotropy.studies.frequency.summarise` returned, controls' rows included.
-        controls: name of the shuffled-label run by model, as in the table's ``model`` column.
-        decoders: models the printed value speaks of (causal ones); only for them an estimate can be near it.
+        controls: label of the shuffled-label run by label of the model.
+        decoders: labels of the causal models, of which the printed value speaks; only theirs can be near it.
         kind: ``"pearson"`` as the paper, or ``"spearman"``.
 
     Returns:
@@ -58,6 +59,7 @@ def frequent_tokens_confined(
     needed = {"model", "seed", "centroid", "matrix", "stage", "value", "kind", "estimate", "low", "high"}
     if missing := needed - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
+    controls, decoders = names_of_controls(controls), names_of(decoders)
     rows = table[(table["value"] == "distance") & (table["kind"] == kind)]
     models = [model for model in dict.fromkeys(table["model"]) if model not in set(controls.values())]
     return [

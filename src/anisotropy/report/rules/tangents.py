@@ -41,7 +41,7 @@ def gradients_concentrate(table: pd.DataFrame) -> list[Verdict]:
 
     Returns:
         One verdict per model and reading, the primary one (see :data:`PRIMARY`) first. ``estimate`` is the smallest
-        log advantage over all probes and controls, ``controls`` the smallest over each.
+        log advantage over all probes and controls (averaged over training seeds), ``controls`` the smallest over each.
 
     Raises:
         UserError: a column is missing.
@@ -105,8 +105,12 @@ def _judge(
         for control in comparisons.values()
         if (compared["control"] == control).any()
     )
-    worst = None if compared.empty else compared.sort_values("estimate").iloc[0]
-    estimate, low, high = (None, None, None) if worst is None else map(float, worst[["estimate", "low", "high"]])
+    worst = compared.sort_values("estimate").groupby("seed").head(1)
+    estimate, low, high = (
+        (None, None, None)
+        if worst.empty
+        else (float(worst["estimate"].mean()), float(worst["low"].min()), float(worst["high"].max()))
+    )
     return Verdict(
         claim,
         model,
