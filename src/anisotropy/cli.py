@@ -210,6 +210,23 @@ def book(set_name: str, dry_run: bool) -> None:
     drive(project, set_name, dry_run)
 
 
+@main.command()
+@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+@click.option("--readings", is_flag=True, help="One line per reading instead of counts.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything, provenance too, to this file.")
+@_one_line_errors
+def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
+    """Print the verdicts of a set's executed notebooks: claims × models."""
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.scorecard import read_scorecard, scorecard_text, write_scorecard
+
+    found = read_scorecard(find_project(), set_name)
+    click.echo(scorecard_text(found, each_reading=readings))
+    if file:
+        write_scorecard(found, file)
+        click.echo(f"scorecard: {file}")
+
+
 @main.group()
 def results() -> None:
     """List, export and import what has been measured."""

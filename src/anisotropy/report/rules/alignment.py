@@ -9,7 +9,7 @@ import pandas as pd
 
 from anisotropy.errors import UserError
 from anisotropy.models.labels import names_of_controls
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.report.tables import signed
 from anisotropy.studies.replicates import Interval, mean_interval
 
@@ -22,6 +22,7 @@ SHUFFLED_RUN = "run on shuffled labels"
 _UNTRAINED, _SHUFFLED = "untrained", "gradients of shuffled labels"
 
 
+@on_each_seed
 def better_than_ica(table: pd.DataFrame, controls: Mapping[str, str]) -> list[Verdict]:
     """Claim C5: PCA's and Semi-NMF's gradient concepts align better with the data's than ICA's do.
 
@@ -126,6 +127,7 @@ def c6_threshold(ranks: int) -> float:
     return t / float(np.sqrt(ranks - 2 + t**2))
 
 
+@on_each_seed
 def stronger_concepts_align(trends: pd.DataFrame, controls: Mapping[str, str]) -> list[Verdict]:
     """Claim C6: weight concepts of higher rank (rank 0 the strongest) align better with the data's.
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from anisotropy.errors import UserError
 from anisotropy.models.labels import names_of, names_of_controls
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.report.tables import signed
 
 C1_THRESHOLD = -0.1
@@ -33,6 +33,7 @@ def reading_name(centroid: str, matrix: str) -> str:
     return centroid if centroid == "occurrences" else f"{centroid} ({matrix})"
 
 
+@on_each_seed
 def frequent_tokens_confined(
     table: pd.DataFrame, controls: Mapping[str, str], decoders: Collection[str] = (), kind: str = "pearson"
 ) -> list[Verdict]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from anisotropy.errors import UserError
 from anisotropy.models.labels import names_of, names_of_controls
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.report.tables import signed
 
 C4_THRESHOLD = 0.1
@@ -28,6 +28,7 @@ def reading_name(matrix: str, stage: str) -> str:
     return f"{matrix} matrix, {stage}"
 
 
+@on_each_seed
 def frequent_updates_most_tangent(
     table: pd.DataFrame,
     controls: Mapping[str, str],
@@ -169,5 +170,15 @@ def _printed_verdict(model: str, stage: str, rows: pd.DataFrame) -> Verdict:
     reading = f"printed Table 3, {stage}, {len(wide)} tokens"
     beside = (("mean normal", found["normal"]),)
     return Verdict(
-        "C4", model, reading, outcome, reason, found["estimate"], found["low"], found["high"], beside, seeds=1
+        "C4",
+        model,
+        reading,
+        outcome,
+        reason,
+        found["estimate"],
+        found["low"],
+        found["high"],
+        beside,
+        seeds=1,
+        of_printed=True,
     )
