@@ -66,8 +66,8 @@ class Parameters(BaseModel):
 
     probe: str = "T1_in"
     components: int = Field(51, ge=4)
-    text_tokens: int = Field(5_120, gt=0)
-    tokens: int = Field(4_096, gt=0)
+    text_tokens: int = Field(8_448, gt=0)
+    tokens: int = Field(8_192, gt=0)
     groups: int = Field(5, ge=2)
     weight_seeds: int = Field(3, ge=1)
     weight_rows: int = Field(1_024, ge=16)
