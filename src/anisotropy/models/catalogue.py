@@ -141,7 +141,7 @@ class ModelName(BaseModel):
     def label(self) -> str:
         """The name as written, the seed only where it is not 0."""
         if self.revisions:
-            return f"{self.name}@{','.join(self.revisions)}"
+            return f"{self.name}@{'+'.join(self.revisions)}"
         return f"{self.name}@{self.seed}" if self.seed else self.name
 
     @property
@@ -153,20 +153,20 @@ class ModelName(BaseModel):
         return Path(self.name).name if self.kind == "folder" else self.label
 
 
-_REVISION = re.compile(r"(?!\d+$)[\w./*+-]+")  # a bare number would read like a training seed
+_REVISION = re.compile(r"(?!\d+$)[\w./*-]+")  # a bare number would read like a training seed
 
 
 def parse_name(text: str) -> ModelName:
     """Decide what a model name means; nothing is loaded.
 
     Catalogue names come first, then existing folders, then hub ids of the form ``owner/name``. After a hub model's name
-    may stand ``@`` and revisions, separated by commas: ``EleutherAI/pythia-160m@step1000,main``.
+    may stand ``@`` and revisions with ``+`` between them: ``EleutherAI/pythia-160m@step1000+main``.
 
     Raises:
         UserError: none of these; the message lists the nearest catalogue names.
     """
     base, at, seed = text.partition("@")
-    revisions = tuple(seed.split(",")) if at else ()
+    revisions = tuple(seed.split("+")) if at else ()
     known = catalogue()
     if base in known.miniatures and re.fullmatch(r"\d*", seed):
         return ModelName(kind="miniature", name=base, seed=int(seed or 0))

@@ -42,6 +42,7 @@ __all__ = [
     "HubSource",
     "Source",
     "cached_revisions",
+    "check_checkpoints",
     "check_dtype",
     "expected_minutes",
     "load_model",
@@ -56,19 +57,29 @@ __all__ = [
 ]
 
 
-def open_source(name: ModelName, root: Path, dtype: str = "float32") -> Source:
+def open_source(name: ModelName, root: Path, *, dtype: str = "float32", evict: bool = False) -> Source:
     """Find a model's checkpoints without loading any; torch is not imported.
 
     Args:
         name: the parsed name.
         root: folder of the miniatures' checkpoints.
         dtype: floating point type to load them in, one of ``DTYPES``.
+        evict: delete weights from the hub's cache once they are loaded, unless they were there before.
 
     Raises:
         UserError: a miniature that has not been pretrained, a folder without checkpoints, a hub that does not answer.
     """
     check_dtype(dtype)
     if name.kind == "hub":
-        return HubSource(name, root, dtype)
+        return HubSource(name, root, dtype=dtype, evict=evict)
     folder = miniature_folder(root, name) if name.kind == "miniature" else Path(name.name)
-    return FolderSource(name, folder, dtype)
+    return FolderSource(name, folder, dtype=dtype)
+
+
+def check_checkpoints(name: ModelName, choice: str | int | list[int], root: Path, dtype: str = "float32") -> None:
+    """Find out about a mistyped model, revision or step before anything slow is imported.
+
+    Raises:
+        UserError: as :func:`open_source` and :func:`select_steps`.
+    """
+    select_steps([record.step for record in open_source(name, root, dtype=dtype).records()], choice, name.label)

@@ -55,7 +55,7 @@ def expected_minutes(tokens: int) -> float:
 class FolderSource(Source):
     """Step folders in one folder, with the index that pretraining wrote where there is one."""
 
-    def __init__(self, name: ModelName, folder: Path, dtype: str = "float32") -> None:
+    def __init__(self, name: ModelName, folder: Path, *, dtype: str = "float32") -> None:
         self.name, self.folder, self._dtype = name, folder, dtype
         self.index = read_index(folder)
         if name.kind == "miniature" and not self.index.get("complete"):

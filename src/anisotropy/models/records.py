@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anisotropy.errors import UserError
+from anisotropy.errors import UnknownNameError, UserError
 from anisotropy.models.catalogue import ModelName
 from anisotropy.models.heads import Objective
 from anisotropy.models.loaded import Checkpoint
@@ -68,10 +68,6 @@ class Source(Protocol):
     def load(self, step: int, device: torch.device) -> Checkpoint:
         """One checkpoint, verified."""
 
-    def evict(self, step: int) -> None:
-        """Delete the weights that :meth:`load` downloaded; nothing where they were on this machine before."""
-        return None
-
 
 def select_steps(available: list[int], choice: str | int | list[int], label: str) -> list[int]:
     """Which checkpoints to use.
@@ -105,14 +101,14 @@ def select_steps(available: list[int], choice: str | int | list[int], label: str
     return sorted(chosen)
 
 
-def no_such_step(label: str, step: Any, steps: Iterable[int]) -> UserError:
+def no_such_step(label: str, step: Any, steps: Iterable[int]) -> UnknownNameError:
     """The error of a step that a model does not have; it names those it has, the nearest where they are many."""
     ordered = sorted(steps)
     near = ""
     if isinstance(step, int) and len(ordered) > _LISTED:
         found = sorted(sorted(ordered, key=lambda one: abs(one - step))[:2])
         near = f", nearest {' and '.join(map(str, found))}"
-    return UserError(f"{label} has no checkpoint {step}; it has {listing(ordered)}{near}")
+    return UnknownNameError(f"{label} has no checkpoint {step}; it has {listing(ordered)}{near}")
 
 
 _LISTED = 16

@@ -13,7 +13,14 @@ from pydantic import BaseModel, ValidationError
 from anisotropy.errors import UserError
 from anisotropy.files import locked
 from anisotropy.models.catalogue import ModelName, parse_name
-from anisotropy.models.checkpoints import CheckpointRecord, Source, open_source, quiet_transformers, select_steps
+from anisotropy.models.checkpoints import (
+    CheckpointRecord,
+    Source,
+    check_dtype,
+    open_source,
+    quiet_transformers,
+    select_steps,
+)
 from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
 from anisotropy.provenance import provenance, source_hash
 from anisotropy.runs.project import Project
@@ -80,6 +87,8 @@ class Laboratory:
         *,
         corpus: str = EMBEDDED,
         device: str = "auto",
+        dtype: str = "float32",
+        evict: bool = False,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Nothing is read or loaded yet.
@@ -88,11 +97,13 @@ class Laboratory:
             project: where checkpoints and results are.
             corpus: see :func:`anisotropy.models.corpus.load_documents`.
             device: ``"auto"``, or what torch calls it.
+            dtype: floating point type of the weights; results in other types are kept apart.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
             report: receives one line per finished checkpoint.
         """
         self.project, self.corpus_source, self.report = project, corpus, report
         self.store = ResultStore(project.results)
-        self._device = device
+        self._device, self._dtype, self._evict = device, check_dtype(dtype), evict
         self._texts: dict[str, StudyText] = {}
 
     @property
@@ -103,6 +114,10 @@ class Laboratory:
             UserError: a device torch does not know or does not have.
         """
         return choose_device(self._device)
+
+    def open(self, name: ModelName) -> Source:
+        """A model's checkpoints, in this laboratory's type; see :func:`anisotropy.models.checkpoints.open_source`."""
+        return open_source(name, self.project.checkpoints, dtype=self._dtype, evict=self._evict)
 
     def measure(self, model: str, study: str, parameters: BaseModel, checkpoints: Steps = "all") -> Measured:
         """The collections of one study; see :meth:`measure_all`."""
@@ -138,11 +153,11 @@ class Laboratory:
         """
         name = parse_name(model)
         quiet_transformers()
-        source = open_source(name, self.project.checkpoints)
+        source = self.open(name)
         records = {record.step: record for record in source.records()}
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)
-        found = [Measured(name, source.objective, []) for _ in requests]
+        found = [Measured(name, source.objective, [], list(source.notes)) for _ in requests]
         pairs = list(zip(requests, found, strict=True))
         needed = [needed_steps(list(records), of_one, name.label) for of_one in choices or [["all"]] * len(requests)]
         wanted = {step: [pair for pair, at in zip(pairs, needed, strict=True) if step in at] for step in steps}
@@ -181,7 +196,7 @@ class Laboratory:
                     started = time.perf_counter()
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
-                    about = provenance(str(checkpoint.model.device), seconds)
+                    about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
                     self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
