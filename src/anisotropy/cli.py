@@ -346,19 +346,49 @@ def list_results() -> None:
 
 @results.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--set", "set_name", default=None, help="Only what the notebooks of this set of experiments.yml read.")
+@click.option("-m", "--models", multiple=True, help="Only results of these models; may be repeated, or with commas.")
 @_one_line_errors
-def export(file: Path) -> None:
-    """Write all collections into one FILE."""
-    click.echo(f"{_store().export(file)} collections in {file}")
+def export(file: Path, set_name: str | None, models: tuple[str, ...]) -> None:
+    """Write results, and what is recorded of their models, into one FILE.
+
+    With it another machine makes the book without the models: `anisotropy results import FILE`, then
+    `anisotropy book`.
+    """
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
+    from anisotropy.runs.sharing import export_results
+
+    project = find_project()
+    labels = split_models(models, project.root)
+    requests = load_experiments(project.root).plain_requests(set_name, labels) if set_name else None
+    done = export_results(project.results, file, models=labels, requests=requests)
+    click.echo(f"{file}: {done.collections} collections of {', '.join(done.models)} ({done.size / 2**20:.1f} MB)")
 
 
 @results.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
 @_one_line_errors
 def import_results(file: Path) -> None:
-    """Take in the collections of FILE; what is here already stays."""
-    new, known = _store().import_from(file)
-    click.echo(f"{new} new collections, {known} were here already")
+    """Take in the results of FILE; what is here already stays as it is."""
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.sharing import import_results as take_in
+
+    done = take_in(find_project().results, file)
+    total = done.new + done.known
+    click.echo(f"{done.new} new collections, {done.known} were here already")
+    if done.usable < total:
+        click.echo(
+            f"{total - done.usable} of {total} were measured with another version of the code: this version does not "
+            "read them, and measures again what it needs"
+        )
+    if done.models:
+        click.echo(f"recorded now: {', '.join(done.models)}")
+    if done.other_runs:
+        click.echo(
+            f"{', '.join(done.other_runs)}: trained here too, with other weights; pages keep to the run of this machine"
+        )
 
 
 def _store() -> Any:

@@ -157,7 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _fail(self, failure: str, commit: str = "") -> None:
         status, code = _ERRORS[failure]
         headers = {"X-Error-Message": failure} | ({"X-Error-Code": code} if code else {})
-        self._send(status, json.dumps({"error": failure}).encode(), headers | ({"X-Repo-Commit": commit} if commit else {}))
+        self._send(
+            status, json.dumps({"error": failure}).encode(), headers | ({"X-Repo-Commit": commit} if commit else {})
+        )
 
     def _send(self, status: int, content: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
