@@ -95,7 +95,8 @@ def export_results(
         results: folder of all results.
         target: the file.
         models: labels; only their collections. Empty for all.
-        requests: by label, studies with parameters; only collections of these that this version reads.
+        requests: instead of models: by label, studies with parameters; only collections of these that this version
+            reads.
 
     Raises:
         UserError: nothing to export, a label of which nothing is recorded, or a target that cannot be written.
@@ -103,7 +104,7 @@ def export_results(
     recorded = {manifest.label: manifest for manifest in manifests(results)}
     records = list(ResultStore(results).records())
     if requests is not None:
-        models = [label for label in requests if not models or label in models]
+        models = list(requests)
     if unknown := [label for label in models if label not in recorded]:
         raise UserError(
             f"nothing is recorded of {unknown[0]!r}: measure it first (recorded: {', '.join(recorded) or 'no model'})"
@@ -187,28 +188,29 @@ def _take_in(archive: tarfile.TarFile, results: Path, source: Path) -> Imported:
     digests = _listed(archive, source)
     done, store = Imported(), ResultStore(results)
     waiting: dict[str, dict[str, bytes]] = {}  # by folder, until a model or a collection is whole
-    seen = 0
+    seen = set()
     for member in _shown_members(archive, len(digests)):
         if not member.isfile() or member.name not in digests:
             raise UserError(f"{source} is not an export of results: it holds {member.name!r}, which is not in its list")
         content = _content(archive, member)
         if hashlib.sha256(content).hexdigest() != digests[member.name]:
             raise UserError(f"{source} is damaged: {member.name} is not what was exported; get the file again")
-        seen += 1
+        seen.add(member.name)
         parts = PurePosixPath(member.name).parts
         place = "/".join(parts[:2])
         waiting.setdefault(place, {})["/".join(parts[2:])] = content
         if parts[0] != FOLDER and {ARRAYS, RECORD} <= waiting[place].keys():
             _take_collection(waiting.pop(place), place, store, source, done)
-    if seen < len(digests):
-        raise UserError(f"{source} is cut off: {len(digests) - seen} of its {len(digests)} files are missing")
+    if missing := len(digests) - len(seen):
+        raise UserError(f"{source} is cut off: {missing} of its {len(digests)} files are missing")
     for place, files in waiting.items():
         _take_manifest(files, place, results, source, done)
     return done
 
 
 def _shown_members(archive: tarfile.TarFile, number: int) -> Iterator[tarfile.TarInfo]:
-    return tqdm(archive, total=number, desc="importing", unit="file", leave=False, disable=None)
+    rest = iter(archive.next, None)
+    return tqdm(rest, total=number, desc="importing", unit="file", leave=False, disable=None)
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
