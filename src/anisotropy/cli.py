@@ -316,15 +316,45 @@ def _drive(
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything, provenance too, to this file.")
 @_one_line_errors
 def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
-    """Print the verdicts of a set's executed notebooks: claims × models."""
+    """Print the verdicts of a set's executed notebooks, claims × models, and their spread over training seeds."""
+    from anisotropy.report.seeds import read_spread
     from anisotropy.runs.project import find_project
     from anisotropy.runs.scorecard import read_scorecard, scorecard_text, write_scorecard
 
     found = read_scorecard(find_project(), set_name)
-    click.echo(scorecard_text(found, each_reading=readings))
+    click.echo(scorecard_text(found, read_spread(), each_reading=readings))
     if file:
         write_scorecard(found, file)
         click.echo(f"scorecard: {file}")
+
+
+@main.command()
+@click.option("--set", "set_name", default="seeds", show_default=True, help="Set of experiments.yml.")
+@click.option("--write-only", is_flag=True, help="Only write the file, from notebooks that have been executed.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: the file that is committed.")
+@_one_line_errors
+def seeds(set_name: str, write_only: bool, output: Path | None) -> None:
+    """Train, measure and judge models at several training seeds, and write how verdicts spread over them.
+
+    A killed run goes on. What is trained and measured already is used.
+    """
+    from anisotropy.report.seeds import default_file
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+
+    project = find_project()
+    load_experiments(project.root).get_set(set_name)
+    target = (output or default_file()).absolute()
+    if write_only:
+        from anisotropy.runs.seeds import make_spread, write_spread
+
+        spread = make_spread(project, set_name)
+        write_spread(spread, target)
+        click.echo(f"{target}: {len(spread.verdicts)} verdicts over the training seeds {spread.seeds}")
+    else:
+        from anisotropy.runs.workflow import drive
+
+        drive(project, set_name, target="spread", config={"spread": str(target)})
 
 
 @main.group()
