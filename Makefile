@@ -16,7 +16,7 @@ READY := $(VENV)/.ready
 ON = --set $(SET) $(foreach model,$(MODELS),--models '$(model)')
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test test-slow test-cluster bench serve clean
+.PHONY: help env book test test-slow test-cluster seeds bench serve clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ test-cluster: $(READY)
 ## make bench              time the measures beside other libraries (a quiet machine, about 10 minutes)
 bench: $(READY)
 	@$(BIN)/python benchmarks/run.py
+
+## make seeds              the verdicts over three training seeds (twelve trainings the first time, over an hour)
+seeds: $(READY)
+	@$(BIN)/anisotropy seeds
 
 ## make serve [SET=smoke] [MODELS=…]
 ##                         show the book at http://127.0.0.1:8000 (PORT=…)

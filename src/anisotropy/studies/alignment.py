@@ -29,8 +29,8 @@ from sklearn.exceptions import ConvergenceWarning
 from anisotropy.concepts.decompositions import METHODS, Decomposition, Method, decompose
 from anisotropy.concepts.matching import Matching, RotatedBaseline, absolute_correlations, match, rotated_baseline
 from anisotropy.concepts.semi_nmf import SemiNMF
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.objectives import inputs_and_labels, shuffled
 from anisotropy.models.probes import batches, capture_each, find_places
 from anisotropy.process import side_by_side

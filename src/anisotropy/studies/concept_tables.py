@@ -25,8 +25,8 @@ from anisotropy.concepts.semi_nmf import SemiNMF
 from anisotropy.errors import UserError
 from anisotropy.geometry.dimension import effective_rank, graph_dimension, pca_components, twonn
 from anisotropy.geometry.moments import Moments
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.probes import batches, blocks_of, capture, find_places
 from anisotropy.process import side_by_side
 
