@@ -62,9 +62,9 @@ class Project:
         output, _ = process.communicate()
         return process.returncode, output
 
-    def planned(self) -> dict[str, int]:
+    def planned(self, *more: str) -> dict[str, int]:
         """How many jobs of each rule the next run would do."""
-        code, output = self.run("book", "--set", "smoke", "--dry-run")
+        code, output = self.run("book", "--set", "smoke", "--dry-run", *more)
         assert code == 0, output
         return {
             rule: int(count) for rule, count in re.findall(r"^(pretrain|measure|notebook|site) +(\d+)$", output, re.M)
