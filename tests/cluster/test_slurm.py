@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from local_slurm import NODES, slurm, wait_for, why_not
-from smoke_book import Project, assert_equal_collections, copy_project
+from smoke_book import assert_equal_collections, copy_project
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(why_not()), reason=why_not() or "")]
 
@@ -19,12 +20,8 @@ ON_SLURM = (
 )
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Project:
-    return copy_project(tmp_path_factory.mktemp("cluster") / "project")
-
-
-def test_a_sweep_survives_a_node_and_gives_what_one_machine_gives(project: Project, tmp_path: Path):
+def test_a_sweep_survives_a_node_and_gives_what_one_machine_gives(tmp_path: Path):
+    project = copy_project(tmp_path / "project")
     with slurm(tmp_path / "slurm") as cluster:
         started = time.monotonic()
 
@@ -66,25 +63,30 @@ def test_a_sweep_survives_a_node_and_gives_what_one_machine_gives(project: Proje
     assert_equal_collections(project, local)
 
 
-def test_a_job_that_fails_is_named_and_the_others_go_on(project: Project, tmp_path: Path):
+def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path):
     """One checkpoint is damaged: its job fails and says which, the rest is measured, and a repaired one resumes."""
-    shutil.rmtree(project.root / "results", ignore_errors=True)
-    shutil.rmtree(project.root / "_build", ignore_errors=True)
+    project = copy_project(tmp_path / "project")
+    experiments = yaml.safe_load((project.root / "experiments.yml").read_text())
+    page = {"models": ["tiny-pythia"], "controls": [], "checkpoints": [4, 8, 64], "occurrences": 4, "text_tokens": 8192}
+    experiments["sets"] = {"few": {"about": "one page, three checkpoints", "notebooks": {"frequency-variance": page}}}
+    (project.root / "experiments.yml").write_text(yaml.safe_dump(experiments))
+    code, output = project.run("pretrain", "tiny-pythia")
+    assert code == 0, output
     weights = project.root / "checkpoints" / "tiny-pythia" / "seed-0" / "step-000008" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:1000])
     with slurm(tmp_path / "slurm"):
-        sweep = ("sweep", "--set", "smoke", "--models", "tiny-pythia", *ON_SLURM, "--retries", "0")
-        whole = weights.read_bytes() if weights.is_file() else b""
-        assert whole, "the first test pretrains"
-        weights.write_bytes(whole[:1000])
+        sweep = ("sweep", "--set", "few", *ON_SLURM, "--retries", "0")
         code, output = project.run(*sweep)
-        print(output)
+        print(output[-3000:])
         assert code != 0
-        assert "step-000008" in output
+        assert "while tiny-pythia was measured at step 8" in output
+        assert "step-000008 is damaged" in output
         done = project.written()
-        assert done
+        assert len(done) == 2
         weights.write_bytes(whole)
         code, output = project.run(*sweep)
         assert code == 0, output
         after = project.written()
-        assert len(after) > len(done)
+        assert len(after) == 3
         assert {file: after[file] for file in done} == done
