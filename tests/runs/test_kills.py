@@ -12,10 +12,24 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import yaml
 from smoke_book import Project, assert_equal_collections, copy_project
 
-SWEEP = ("sweep", "--set", "smoke", "--models", "tiny-pythia,tiny-eurobert")
+SWEEP = ("sweep", "--set", "killed")
 KILLS = 20
+# Studies that take little time per checkpoint: kills then come at every stage, not only in the longest.
+NOTEBOOKS = ("frequency-variance", "tangent-alignment", "embedding-updates")
+
+
+def small_project(folder: Path) -> Project:
+    """A copy of this project with one more set: three notebooks of the smoke book."""
+    project = copy_project(folder)
+    file = project.root / "experiments.yml"
+    experiments = yaml.safe_load(file.read_text(encoding="utf-8"))
+    notebooks = {name: experiments["sets"]["smoke"]["notebooks"][name] for name in NOTEBOOKS}
+    experiments["sets"]["killed"] = {"about": "three pages, to be killed", "notebooks": notebooks}
+    file.write_text(yaml.safe_dump(experiments), encoding="utf-8")
+    return project
 
 
 def group(leader: int) -> list[int]:
@@ -33,25 +47,25 @@ def take_away(project: Project, records: Iterable[Path]) -> None:
     """Remove some collections, and the stamps that say they are there."""
     for record in records:
         shutil.rmtree(record.parent)
-    shutil.rmtree(project.root / "_build" / "smoke--tiny-pythia+tiny-eurobert" / "stamps", ignore_errors=True)
+    shutil.rmtree(project.root / "_build" / "killed" / "stamps", ignore_errors=True)
 
 
 @pytest.mark.slow
 def test_twenty_kills_of_a_sweep_lose_nothing_that_was_measured(tmp_path):
     """Every other time all its processes at once, else a single one: the driver, a job, or what a job started."""
-    quiet = copy_project(tmp_path / "quiet")
+    quiet = small_project(tmp_path / "quiet")
     started = time.monotonic()
     code, output = quiet.run(*SWEEP)
     assert code == 0, output
     seconds = time.monotonic() - started
-    project = copy_project(tmp_path / "project")
+    project = small_project(tmp_path / "project")
     moments = random.Random(0)
     leaders, kills, interrupted = [], 0, 0
     while kills < KILLS:
         before = project.written()
         process = project.start(*SWEEP)
         leaders.append(process.pid)
-        end = time.monotonic() + moments.uniform(1, max(20, seconds / 4))
+        end = time.monotonic() + moments.uniform(1, max(15, seconds / 4))
         while time.monotonic() < end and process.poll() is None:
             time.sleep(0.05)
         if process.poll() is None:
