@@ -6,6 +6,7 @@
 
 import re
 import shlex
+import time
 from pathlib import Path
 
 from anisotropy.models.catalogue import catalogue, parse_name
@@ -91,6 +92,32 @@ for model in MINIATURES if workflow.is_main_process else []:
 SPREAD = config.get("spread", f"{BUILD}/spread.json")
 if workflow.is_main_process and not Path(SPREAD).is_file():
     Path(f"{BUILD}/stamps/spread").unlink(missing_ok=True)
+
+
+def logged():
+    """What each job that writes a log makes, by log."""
+    if HERE:
+        return {}
+    found = {log_of(f"pretrain-{model}"): pretrained(model) for model in TRAINED_HERE}
+    for name, model in MODELS.items():
+        for step in requests_by_step(model):
+            found[log_of(f"measure-{name}-step-{step}")] = f"{measured(model)}.steps/{step}"
+    for notebook in SET.notebooks:
+        found[log_of(f"notebook-{notebook}")] = f"{BUILD}/executed/notebooks/{notebook}.ipynb"
+    return found
+
+
+STARTED = time.time()
+
+
+onerror:
+    for log, output in logged().items():
+        log = Path(log)
+        if log.is_file() and log.stat().st_mtime > STARTED and not Path(output).exists():
+            last = log.read_text(errors="replace").splitlines()[-5:] or ["nothing; was it killed?"]
+            print(f"\n{log.stem} did not come to its end. The last lines of {log}:\n", *last, sep="\n  ", flush=True)
+    if not HERE:
+        print("\nWhat is finished is kept: the same command again takes up what is missing.", flush=True)
 
 
 wildcard_constraints:

@@ -175,6 +175,20 @@ def test_a_checkpoint_is_a_job_where_jobs_run_elsewhere(smoke_project, tmp_path)
     assert "frequency is there for 1 checkpoints (0 measured now)" in log.read_text(encoding="utf-8")
 
 
+def test_a_job_that_fails_elsewhere_shows_the_end_of_its_log(scratch, tmp_path):
+    (tmp_path / "config.yaml").write_text("cores: 1\nquiet: [rules, reason, host]\n")
+    weights = scratch.root / "checkpoints" / "tiny-pythia" / "seed-0" / "step-000008" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    target = f"_build/smoke--tiny-pythia/stamps/measured-tiny-pythia.steps/{8}"
+    elsewhere = ("--profile", str(tmp_path), "--models", "tiny-pythia")
+    code, output = scratch.run("sweep", "--set", "smoke", *elsewhere, "--", "--until", target)
+    assert code != 0
+    assert "measure-tiny-pythia-step-8 did not come to its end" in output
+    assert "step-000008 is damaged" in output
+    assert "while tiny-pythia was measured at step 8" in output
+    assert "the same command again takes up what is missing" in output
+
+
 def test_a_hub_that_does_not_answer_is_said_before_any_job(smoke_project, tmp_path):
     (tmp_path / "config.yaml").write_text("cores: 1\n")
     arguments = ("sweep", "--set", "smoke", "--models", "some/model", "--profile", str(tmp_path))
