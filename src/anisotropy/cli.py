@@ -186,9 +186,10 @@ def run(
     values |= parse_assignments(assignments, known, notebook.name)
     checked(values, known, notebook.name)
     from anisotropy.models.catalogue import parse_name
+    from anisotropy.models.checkpoints import check_names
 
-    for name in values.get("models", []):
-        parse_name(name)
+    names = [parse_name(name) for name in values.get("models", [])]
+    check_names(names, values.get("checkpoints", "all"), project.checkpoints)
     target = output or project.build / "runs" / notebook.name
     click.echo(f"{notebook.name}: running")
     run_notebook(notebook, target, values, project.build / "failed")

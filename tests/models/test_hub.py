@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 import pickle
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +25,7 @@ from anisotropy.errors import UnknownNameError, UserError
 from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.models.checkpoints import CheckpointRecord, HubSource, cached_revisions, open_source, weight_hash
 from anisotropy.models.corpus import Document, train_tokenizer
-from anisotropy.models.hub_files import drop_weights, is_whole
+from anisotropy.models.hub_files import cached_checkpoints, drop_weights, is_whole
 
 CPU = torch.device("cpu")
 NETWORK = "need a network or a filled cache"
@@ -441,8 +443,18 @@ class TestEviction:
         assert drop_weights(other) == size
         assert len(list(blobs.iterdir())) == before - 1
         assert drop_weights(other) == 0
+        assert cached_checkpoints("some/model") == 1
         assert cached_revisions("some/model") == ["step0", "step1", "step2"]
         assert len(source("some/model").tokenizer()) == 300
+
+    def test_what_killed_downloads_left_goes_too(self, saved: Saved) -> None:
+        snapshot = put("some/model", "step0", saved["before"][0])
+        old, new = (snapshot.parents[1] / "blobs" / f"{name}.incomplete" for name in ("old", "new"))
+        for file, age in ((old, 7200), (new, 0)):
+            file.write_bytes(b"half a model")
+            os.utime(file, (time.time() - age,) * 2)
+        drop_weights(snapshot)
+        assert (old.exists(), new.exists()) == (False, True)  # somebody may still be downloading the other
 
     def test_what_was_in_the_cache_before_is_never_evicted(self, saved: Saved) -> None:
         snapshot = put("some/model", "step0", saved["before"][0])

@@ -16,6 +16,7 @@ from hub_server import Hub, Repository, commit_of, files_of
 
 from anisotropy.models.corpus import Document, train_tokenizer
 
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "frequency-variance.ipynb"
 SECRET = "hf_doNotShowThisToken"
 OPEN = """
 import json, sys
@@ -187,16 +188,18 @@ def test_measuring_evicts_what_it_downloaded(hub: Hub, small_corpus: Path, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["-m", "some/model@stpe10"], r"some/model has no revision 'stpe10': did you mean step10"),
-        (["-m", "some/model", "--checkpoint", "7"], r"some/model has no checkpoint 7; it has 0, 10"),
-        (["-m", "some/modle"], r"no such repository .* did you mean some/model\?"),
-        (["-m", "some/model", "--dtype", "float31"], r"dtype 'float31' is not one of float32, bfloat16, float16"),
+        ("measure -m some/model@stpe10", r"some/model has no revision 'stpe10': did you mean step10"),
+        ("measure -m some/model --checkpoint 7", r"some/model has no checkpoint 7; it has 0, 10"),
+        ("measure -m some/modle", r"no such repository .* did you mean some/model\?"),
+        ("measure -m some/model --dtype float31", r"dtype 'float31' is not one of float32, bfloat16, float16"),
+        (f"run {NOTEBOOK} -m some/model@stpe10", r"some/model has no revision 'stpe10': did you mean step10"),
+        (f"run {NOTEBOOK} -m some/model -p checkpoints=[7]", r"some/model has no checkpoint 7; it has 0, 10"),
     ],
 )
-def test_a_typo_is_answered_before_torch_is_imported(hub: Hub, tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_a_typo_is_answered_before_torch_is_imported(hub: Hub, tmp_path: Path, arguments: str, says: str) -> None:
     code = "import sys; sys.modules['torch'] = None; from anisotropy.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "measure", *arguments],
+        [sys.executable, "-c", code, *arguments.split()],
         cwd=tmp_path,
         env=environment(hub, tmp_path / "hf"),
         capture_output=True,

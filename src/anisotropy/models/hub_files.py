@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from anisotropy.models.records import listing
 
 _SAFETENSORS, _PICKLED = "model*.safetensors", "pytorch_model*.bin"
 _DESCRIPTIONS = (".json", ".txt", ".model", ".jinja")  # configuration, tokenizer, list of parts; all small
+
+_ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,12 @@ def find_revisions(repository: str) -> Revisions:
 def cached_revisions(repository: str) -> list[str]:
     """Branches of a repository that are in the hub's cache on this machine."""
     return sorted(_cached_commits(repository))
+
+
+def cached_checkpoints(repository: str) -> int:
+    """How many revisions are in the cache with all their weights."""
+    snapshots = cache_folder(repository) / "snapshots"
+    return sum(is_whole(folder) for folder in snapshots.iterdir()) if snapshots.is_dir() else 0
 
 
 def _cached_commits(repository: str) -> dict[str, str]:
@@ -205,4 +214,8 @@ def drop_weights(folder: Path) -> int:
         if blob not in others:
             blob.unlink(missing_ok=True)
             freed += size
+    for part in (folder.parents[1] / "blobs").glob("*.incomplete"):  # of killed downloads, which are begun anew
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
+                part.unlink()
     return freed
