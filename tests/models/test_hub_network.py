@@ -159,7 +159,9 @@ def test_downloaded_once_then_without_the_hub(hub: Hub, tmp_path: Path) -> None:
     assert first["some/model@step10+v1+main"] == [hashes[1], hashes[0], hashes[1]]
     assert hub.asked["GET file model.safetensors"] == 2  # each file once, under however many names
     hub.close()
-    assert ask(hub, tmp_path, "some/model", load=True) == {"some/model": hashes}
+    assert ask(hub, tmp_path, "some/model") == {"some/model": [0, 10]}
+    known = json.loads((tmp_path / "root" / "hub" / "some--model.json").read_text())
+    assert [known[commit_of(name)]["float32"] for name in ("step0", "step10")] == hashes
 
 
 def test_measuring_evicts_what_it_downloaded(hub: Hub, small_corpus: Path, tmp_path: Path) -> None:
