@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from anisotropy.models import sizes
 from anisotropy.models.catalogue import catalogue
-from anisotropy.models.sizes import FLOAT32, Shape, captured_bytes, pass_bytes
+from anisotropy.models.sizes import FLOAT32, Shape, captured_bytes, pass_bytes, stored
 
 
 def counted(model):
@@ -50,7 +50,29 @@ def test_miniatures(name):
     config = AutoConfig.for_model(recipe.architecture, vocab_size=recipe.vocabulary, **recipe.config, **special)
     with torch.device("meta"):
         model = loader.from_config(config)
-    assert catalogue().shape(name).parameters == counted(model)
+    assert stored(name).shape.parameters == counted(model)
+
+
+MILLIONS = {  # as the names and model cards of the models say; with both embeddings where they are not tied
+    "pythia-160m": 162,
+    "pythia-410m": 405,
+    "pythia-1b": 1012,
+    "pythia-1.4b": 1415,
+    "smollm2-135m": 135,
+    "smollm2-360m": 362,
+    "smollm2-1.7b": 1711,
+    "gaperon-1.5b": 1498,
+    "moderncamembert": 136,
+    "olmo-1b": 1177,
+    "eurobert-210m": 212 + 98.5,
+    "eurobert-610m": 608 + 147.8,
+}
+
+
+def test_models_of_the_hub_have_the_sizes_they_are_known_for():
+    assert set(MILLIONS) == set(catalogue().hub) == set(sizes._more_of_hub_models())
+    for name, millions in MILLIONS.items():
+        assert stored(name).shape.parameters / 1e6 == pytest.approx(millions, rel=0.01), name
 
 
 def test_passes_grow_as_they_should():
