@@ -149,7 +149,11 @@ class Laboratory:
         if checkpoints == "all":
             wanted = {step: of_step for step, of_step in wanted.items() if of_step}
         for number, (step, of_step) in enumerate(wanted.items(), 1):
-            self._checkpoint(source, records[step], text, of_step or pairs, f"checkpoint {number} of {len(wanted)}")
+            where = f"checkpoint {number} of {len(wanted)}"
+            if self._checkpoint(source, records[step], text, of_step or pairs, where):
+                from anisotropy.models.batch_size import release
+
+                release(self.device)
         return found
 
     def _checkpoint(
@@ -159,7 +163,8 @@ class Laboratory:
         text: StudyText,
         pairs: Sequence[tuple[Request, Measured]],
         where: str,
-    ) -> None:
+    ) -> bool:
+        """Whether the checkpoint had to be loaded; it is dropped on return."""
         label, step = source.name.label, record.step
         checkpoint = source.load(step, self.device) if record.weight_hash is None else None
         weights = checkpoint.weight_hash if checkpoint else record.weight_hash
@@ -181,11 +186,14 @@ class Laboratory:
                     started = time.perf_counter()
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
+                    for note in _batch_notes():
+                        measured.notes.append(f"{label}: {study} at step {step}: {note}")
                     about = provenance(str(checkpoint.model.device), seconds)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
                     self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
                 measured.loaded += checkpoint is not None
+        return checkpoint is not None
 
     def _key(self, study: str, parameters: BaseModel, weight_hash: str, text: StudyText) -> Key:
         code = source_hash(f"anisotropy.studies.{study}")
@@ -198,6 +206,12 @@ class Laboratory:
         if digest not in self._texts:
             self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
         return self._texts[digest]
+
+
+def _batch_notes() -> list[str]:
+    from anisotropy.models.batch_size import take_notes
+
+    return take_notes()
 
 
 def needed_steps(available: Sequence[int], choices: Sequence[Steps], label: str) -> list[int]:
