@@ -91,6 +91,8 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
+@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
+@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -100,6 +102,8 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
+    dtype: str,
+    evict: bool,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name
@@ -118,8 +122,10 @@ def measure(
     project = find_project()
     experiments = load_experiments(project.root) if set_name else None
     labels = split_models(names, project.root)
+    laboratory = Laboratory(project, corpus=corpus, device=device, dtype=dtype, evict=evict, report=click.echo)
+    for name in labels:
+        laboratory.check_checkpoints(name, list(steps) or "all")
     keep_freed_memory()
-    laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
     for name in labels:
         choices = None
         if experiments and set_name:
@@ -304,6 +310,23 @@ def _drive(
     drive(project, set_name, on, profile=profile, target=target, resources=resources, options=options, dry_run=dry_run)
 
 
+@main.command()
+@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+@click.option("--readings", is_flag=True, help="One line per reading instead of counts.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything, provenance too, to this file.")
+@_one_line_errors
+def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
+    """Print the verdicts of a set's executed notebooks: claims × models."""
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.scorecard import read_scorecard, scorecard_text, write_scorecard
+
+    found = read_scorecard(find_project(), set_name)
+    click.echo(scorecard_text(found, each_reading=readings))
+    if file:
+        write_scorecard(found, file)
+        click.echo(f"scorecard: {file}")
+
+
 @main.group()
 def results() -> None:
     """List, export and import what has been measured."""
@@ -323,19 +346,49 @@ def list_results() -> None:
 
 @results.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--set", "set_name", default=None, help="Only what the notebooks of this set of experiments.yml read.")
+@click.option("-m", "--models", multiple=True, help="Only results of these models; may be repeated, or with commas.")
 @_one_line_errors
-def export(file: Path) -> None:
-    """Write all collections into one FILE."""
-    click.echo(f"{_store().export(file)} collections in {file}")
+def export(file: Path, set_name: str | None, models: tuple[str, ...]) -> None:
+    """Write results, and what is recorded of their models, into one FILE.
+
+    With it another machine makes the book without the models: `anisotropy results import FILE`, then
+    `anisotropy book`.
+    """
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
+    from anisotropy.runs.sharing import export_results
+
+    project = find_project()
+    labels = split_models(models, project.root)
+    requests = load_experiments(project.root).plain_requests(set_name, labels) if set_name else None
+    done = export_results(project.results, file, models=labels, requests=requests)
+    click.echo(f"{file}: {done.collections} collections of {', '.join(done.models)} ({done.size / 2**20:.1f} MB)")
 
 
 @results.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
 @_one_line_errors
 def import_results(file: Path) -> None:
-    """Take in the collections of FILE; what is here already stays."""
-    new, known = _store().import_from(file)
-    click.echo(f"{new} new collections, {known} were here already")
+    """Take in the results of FILE; what is here already stays as it is."""
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.sharing import import_results as take_in
+
+    done = take_in(find_project().results, file)
+    total = done.new + done.known
+    click.echo(f"{done.new} new collections, {done.known} were here already")
+    if done.usable < total:
+        click.echo(
+            f"{total - done.usable} of {total} were measured with another version of the code: this version does not "
+            "read them, and measures again what it needs"
+        )
+    if done.models:
+        click.echo(f"recorded now: {', '.join(done.models)}")
+    if done.other_runs:
+        click.echo(
+            f"{', '.join(done.other_runs)}: trained here too, with other weights; pages keep to the run of this machine"
+        )
 
 
 def _store() -> Any:

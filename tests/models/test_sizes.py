@@ -11,7 +11,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from anisotropy.models import sizes
 from anisotropy.models.catalogue import catalogue
-from anisotropy.models.sizes import FLOAT32, Shape, captured_bytes, pass_bytes, stored
+from anisotropy.models.sizes import FLOAT32, Shape, captured_bytes, pass_bytes
+from anisotropy.models.stored import more_of_hub_models, stored
 
 
 def counted(model):
@@ -70,7 +71,7 @@ MILLIONS = {  # as the names and model cards of the models say; with both embedd
 
 
 def test_models_of_the_hub_have_the_sizes_they_are_known_for():
-    assert set(MILLIONS) == set(catalogue().hub) == set(sizes._more_of_hub_models())
+    assert set(MILLIONS) == set(catalogue().hub) == set(more_of_hub_models())
     for name, millions in MILLIONS.items():
         assert stored(name).shape.parameters / 1e6 == pytest.approx(millions, rel=0.01), name
 

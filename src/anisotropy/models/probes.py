@@ -18,6 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from anisotropy.models.batch_size import fitting, in_pieces
+from anisotropy.models.heads import objective_of_heads
 from anisotropy.models.objectives import IGNORED
 from anisotropy.models.sizes import Shape, pass_bytes
 
@@ -289,7 +290,7 @@ def _beside(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def is_causal(model: PreTrainedModel) -> bool:
     """Whether the model predicts the next token: then the last position of a sequence has no loss."""
-    return type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    return objective_of_heads([type(model).__name__]) == "causal"
 
 
 def batches(blocks: Sequence[np.ndarray], size: int, device: torch.device) -> Iterator[tuple[int, slice, torch.Tensor]]:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
-
-import yaml
-
-from anisotropy.models.catalogue import Recipe, catalogue
 
 FLOAT32 = 4  # bytes: what models are measured in
 FAMILIES = ("gpt_neox", "gpt2", "llama", "qwen2", "olmo", "olmo2", "eurobert", "modernbert")
@@ -57,21 +51,6 @@ class Shape:
             key_values=getattr(config, "num_key_value_heads", None) or heads,
             tied=bool(config.tie_word_embeddings),
             positions=config.n_positions if config.model_type == "gpt2" else 0,
-        )
-
-    @classmethod
-    def of_recipe(cls, recipe: Recipe) -> Shape:
-        """The shape of a miniature."""
-        given = recipe.config
-        return cls(
-            family=recipe.architecture,
-            hidden_size=given["hidden_size"],
-            layers=given["num_hidden_layers"],
-            vocabulary=recipe.vocabulary,
-            intermediate_size=given["intermediate_size"],
-            heads=given["num_attention_heads"],
-            key_values=given.get("num_key_value_heads", given["num_attention_heads"]),
-            tied=given["tie_word_embeddings"],
         )
 
     @property
@@ -130,47 +109,3 @@ def captured_bytes(shape: Shape, tokens: int, labels: int = 0, probes: int = 0, 
     """Memory of what is kept of a pass: activations, gradients, and what the watched maps read."""
     d = shape.hidden_size
     return FLOAT32 * tokens * d * (probes * (1 + labels) + readers * (1 + 3 * labels))
-
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A catalogue model as it is stored: its shape, bytes of a weight, and how many checkpoints, where that is known."""
-
-    shape: Shape
-    bytes_per_weight: int
-    checkpoints: int | None
-
-    @property
-    def bytes(self) -> int:
-        """Size of one checkpoint's weights."""
-        return self.bytes_per_weight * self.shape.parameters
-
-
-def stored(name: str) -> Stored:
-    """Sizes of a model of the catalogue.
-
-    Raises:
-        KeyError: no such model.
-    """
-    known = catalogue()
-    if name in known.miniatures:
-        recipe = known.miniatures[name].recipe
-        return Stored(Shape.of_recipe(recipe), FLOAT32, len(recipe.checkpoint_steps()))
-    entry, more = known.hub[name], _more_of_hub_models()[name]
-    shape = Shape(
-        family=entry.family,
-        hidden_size=entry.hidden_size,
-        layers=entry.layers,
-        vocabulary=entry.vocabulary,
-        intermediate_size=more["intermediate_size"],
-        heads=more["heads"],
-        key_values=more.get("key_values", more["heads"]),
-        tied=entry.tied,
-    )
-    return Stored(shape, more["bytes"], more.get("checkpoints"))
-
-
-@lru_cache(maxsize=1)
-def _more_of_hub_models() -> dict[str, dict[str, int]]:
-    return yaml.safe_load(Path(__file__).with_name("sizes.yml").read_text(encoding="utf-8"))

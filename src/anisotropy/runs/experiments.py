@@ -112,6 +112,16 @@ class Experiments(BaseModel):
         """
         return [request for request, _ in self.demands(set_name, model, on)]
 
+    def plain_requests(self, set_name: str, on: Sequence[str] = ()) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Studies with all their parameters as plain data, by model, for every model of a set; see `requests_of`."""
+        return {
+            model: [
+                (study, parameters.model_dump(mode="json"))
+                for study, parameters in self.requests_of(set_name, model, on)
+            ]
+            for model in self.get_set(set_name).on(on).all_models()
+        }
+
     def requests_by_step(
         self, set_name: str, model: str, steps: Sequence[int], on: Sequence[str] = ()
     ) -> dict[int, list[Request]]:
