@@ -327,6 +327,41 @@ def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
         click.echo(f"scorecard: {file}")
 
 
+@main.command()
+@_SET
+@_MODELS
+@click.option("--offline", is_flag=True, help="Do not ask the hub for sizes; go by the catalogue.")
+@click.option("--bandwidth", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="MB/s.")
+@click.option("--json", "as_json", is_flag=True, help="Everything as JSON, sizes in bytes and times in seconds.")
+@_one_line_errors
+def plan(set_name: str, models: tuple[str, ...], offline: bool, bandwidth: float, as_json: bool) -> None:
+    """Say what a set will cost before anything runs: download, disk, memory and time of each job.
+
+    A job is a study on the checkpoints of one model; its disk and time are those of all its checkpoints that are not
+    measured yet. Nothing is loaded and nothing but small files is downloaded.
+
+    \b
+    anisotropy plan --set paper
+    anisotropy plan -m pythia-160m
+    anisotropy plan --set smoke -m path/to/run --json
+    """
+    import json
+
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.machine import this_machine
+    from anisotropy.runs.plan import make_plan
+    from anisotropy.runs.plan_table import as_text
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
+
+    project = find_project()
+    experiments = load_experiments(project.root)
+    experiments.get_set(set_name)
+    labels = split_models(models, project.root)
+    found = make_plan(project, experiments, set_name, labels, this_machine(project.results), ask_hub=not offline)
+    click.echo(json.dumps(found.as_data(), indent=1) if as_json else as_text(found, bandwidth * 1e6))
+
+
 @main.group()
 def results() -> None:
     """List, export and import what has been measured."""

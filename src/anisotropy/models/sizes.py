@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,28 @@ class Shape:
             key_values=getattr(config, "num_key_value_heads", None) or heads,
             tied=bool(config.tie_word_embeddings),
             positions=config.n_positions if config.model_type == "gpt2" else 0,
+        )
+
+    @classmethod
+    def of_file(cls, config: Mapping[str, Any]) -> Shape:
+        """The shape that a ``config.json`` describes, which may leave defaults out.
+
+        Raises:
+            KeyError: a size is missing.
+        """
+        old = config.get("model_type") == "gpt2"
+        names = ("n_embd", "n_head", "n_layer") if old else ("hidden_size", "num_attention_heads", "num_hidden_layers")
+        d, heads, layers = (config[name] for name in names)
+        return cls(
+            family=config["model_type"],
+            hidden_size=d,
+            layers=layers,
+            vocabulary=config["vocab_size"],
+            intermediate_size=config.get("intermediate_size") or config.get("n_inner") or 4 * d,
+            heads=heads,
+            key_values=config.get("num_key_value_heads") or heads,
+            tied=bool(config.get("tie_word_embeddings", config["model_type"] in ("gpt2", "modernbert"))),
+            positions=config.get("n_positions", 1_024) if old else 0,
         )
 
     @property

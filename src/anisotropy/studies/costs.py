@@ -32,6 +32,7 @@ class Cost:
         device_bytes: memory beside the weights where the model is, with full batches.
         least_device_bytes: the same with a single sequence a batch.
         host_bytes: memory on the CPU beside the weights.
+        fixed_seconds: of a CPU, what does not depend on the model.
     """
 
     result_bytes: float
@@ -41,6 +42,7 @@ class Cost:
     device_bytes: float = 0.0
     least_device_bytes: float = 0.0
     host_bytes: float = 0.0
+    fixed_seconds: float = 0.0
 
 
 def cost(study: str, shape: Shape, parameters: Parameters) -> Cost:
@@ -52,12 +54,29 @@ def cost(study: str, shape: Shape, parameters: Parameters) -> Cost:
     return _COSTS[study](shape, parameters)
 
 
+def seconds(work: Cost, model_speed: float, device_speed: float, host_speed: float) -> float:
+    """Estimated time of a study at one checkpoint.
+
+    Args:
+        work: its cost.
+        model_speed: float32 operations a second where the model is.
+        device_speed: float64 operations a second there.
+        host_speed: float64 operations a second of the CPU.
+    """
+    on_device = work.model_operations / model_speed + work.device_operations / device_speed
+    return on_device + work.host_operations / host_speed + work.fixed_seconds
+
+
 def _passes(shape: Shape, tokens: int, labels: int = 0) -> float:
-    """Operations of passes: two per weight and token, as many again backwards (weights need no gradients)."""
+    """Operations of passes: two per weight and token, as many again backwards (weights need no gradients).
+
+    What is not a matrix product is limited by memory; it takes as long as so many multiplications and additions.
+    """
     body = shape.layers * shape.block_parameters
     weights = body + shape.vocabulary * shape.hidden_size if labels else body
     attention = 2 * shape.layers * LENGTH * shape.hidden_size
-    return 2.0 * tokens * (weights + attention) * (1 + labels)
+    elementwise = _ELEMENTWISE * shape.layers * shape.hidden_size
+    return tokens * (2.0 * (weights + attention) + elementwise) * (1 + labels)
 
 
 def _matrices(shape: Shape) -> int:
@@ -95,6 +114,7 @@ def _tangents(shape: Shape, parameters: Parameters) -> Cost:
         kept + full,
         kept + least,
         2 * result,
+        0.3,
     )
 
 
@@ -104,7 +124,8 @@ def _frequency(shape: Shape, parameters: Parameters) -> Cost:
     result = _matrices(shape) * rows * (d * FLOAT + 2 * FLOAT) + rows * 2 * DOUBLE
     full, least = _batch(shape, tokens, 0, 1)
     chosen = rows * d * DOUBLE
-    return Cost(result, _passes(shape, tokens), 0.0, 0.0, chosen + full, chosen + least, 2 * result + tokens * d * FLOAT)
+    host = 2 * result + tokens * d * FLOAT
+    return Cost(result, _passes(shape, tokens), 0.0, 0.0, chosen + full, chosen + least, host, 0.1)
 
 
 def _updates(shape: Shape, parameters: Parameters) -> Cost:
@@ -120,12 +141,12 @@ def _concept_tables(shape: Shape, parameters: Parameters) -> Cost:
     n, k = min(parameters["rows"], tokens), min(parameters["concepts"], 3 * shape.hidden_size // 4)
     shown = parameters["examples"] * (19 + 3) * DOUBLE
     result = (3 * (seeds + 1) + 1) * k * d * FLOAT + min(_TRACKED, n) * d * FLOAT + k * shown + n * DOUBLE
-    factorising = seeds * _ITERATIONS * 4.0 * k * d * (3 * n + 2 * _reader_width(shape))
+    factorising = seeds * _ITERATIONS * 2.4 * k * d * (3 * n + 2 * _reader_width(shape))
     ranks = 3 * (BLOCKS + 2) * 2.0 * d**3 + 3 * 6.0 * n * d * d
-    nearest = 2.0 * k * shape.vocabulary * d + 500 * 2_000 * 400
+    nearest = 2.0 * k * shape.vocabulary * d
     full, least = _batch(shape, tokens, 0, 3)
     host = 3 * n * d * DOUBLE + 4 * n * d * DOUBLE + 2 * shape.vocabulary * d * DOUBLE
-    return Cost(result, _passes(shape, tokens), 0.0, factorising + ranks + nearest, full, least, host)
+    return Cost(result, _passes(shape, tokens), 0.0, factorising + ranks + nearest, full, least, host, 1.7)
 
 
 def _alignment(shape: Shape, parameters: Parameters) -> Cost:
@@ -141,11 +162,12 @@ def _alignment(shape: Shape, parameters: Parameters) -> Cost:
     full, least = _batch(shape, tokens, 2, 1, 1)
     read = tokens * (4 * d + m) * FLOAT
     host = 3 * read + (2 * m * d + rows * d) * DOUBLE
-    return Cost(
-        result, _passes(shape, tokens, 2), 0.0, of_tokens + of_weights + images, read + full, read + least, host
-    )
+    decompositions = of_tokens + of_weights + images
+    return Cost(result, _passes(shape, tokens, 2), 0.0, decompositions, read + full, read + least, host, 0.7)
 
 
+# Fitted to processor times of `collect` on models of d = 64 … 512; the page on costs shows how well they hold.
+_ELEMENTWISE = 2_000
 _ITERATIONS = 100  # of an alternating factorisation until its tolerance, about
 _COSTS: dict[str, Callable[[Shape, Parameters], Cost]] = {
     "tangents": _tangents,
