@@ -47,7 +47,7 @@ def test_a_family_without_a_formula_is_counted_as_llama():
 def test_miniatures(name):
     recipe = catalogue().miniatures[name].recipe
     loader = AutoModelForCausalLM if recipe.objective == "causal" else AutoModelForMaskedLM
-    special = {name: 0 for name in ("bos_token_id", "eos_token_id", "pad_token_id", "mask_token_id")}
+    special = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id", "mask_token_id"), 0)
     config = AutoConfig.for_model(recipe.architecture, vocab_size=recipe.vocabulary, **recipe.config, **special)
     with torch.device("meta"):
         model = loader.from_config(config)

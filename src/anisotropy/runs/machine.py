@@ -81,14 +81,14 @@ def _free(folder: Path) -> int:
 
 
 def _speed(dtype: type) -> float:
-    matrix = np.ones((_PRODUCT, _PRODUCT), dtype=dtype)
+    matrix: np.ndarray = np.ones((_PRODUCT, _PRODUCT), dtype=dtype)
     best = min(_timed(matrix) for _ in range(4))
     return 2.0 * _PRODUCT**3 / best
 
 
 def _timed(matrix: np.ndarray) -> float:
     started = time.perf_counter()
-    matrix @ matrix
+    np.dot(matrix, matrix)
     return time.perf_counter() - started
 
 

@@ -145,8 +145,7 @@ def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[
         notes.append("the hub does not answer: only the checkpoints in its cache are counted")
     shape = known.shape if known else None
     try:
-        here = fetch_descriptions(repository, newest) / "config.json"
-        told, _ = _shape_in(here)
+        told, _ = _shape_in(fetch_descriptions(repository, newest) / "config.json")
         if told and known and told.parameters != known.shape.parameters:
             notes.append(
                 f"its configuration says {told.parameters:,} parameters, the catalogue {known.shape.parameters:,}"
