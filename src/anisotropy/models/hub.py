@@ -59,6 +59,7 @@ class HubSource(Source):
         self.repository = self.entry.hub if self.entry else name.name
         self._memory = root / "hub" / f"{self.repository.replace('/', '--')}.json"
         self._known = find_revisions(self.repository)
+        self.is_whole = self._known.missing is None
         self.notes: list[str] = []
         self.revisions, self._labels = self._in_order(self._chosen())
         self.objective: Objective = self.entry.objective if self.entry else self._objective()
@@ -138,6 +139,10 @@ class HubSource(Source):
             CheckpointRecord(step, seen.get(self._commit(revision), {}).get(self._dtype), label=self._labels.get(step))
             for step, revision in self.revisions.items()
         ]
+
+    def mark(self, step: int) -> str | None:
+        """The commit that the revision points to."""
+        return self._commit(self.revisions[step])
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer of the final model; where that cannot be had, the one at the last checkpoint."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,15 +52,23 @@ class Source(Protocol):
         objective: of its head.
         unigram: validation cross-entropy of the training frequencies, where it is known.
         notes: sentences that a reader of its numbers should know.
+        training: how a miniature was made, as its index tells it; empty for others.
+        is_whole: whether :meth:`records` has every checkpoint; of a hub model without a network, only those cached.
     """
 
     name: ModelName
     objective: Objective
     unigram: float | None = None
     notes: Sequence[str] = ()
+    training: Mapping[str, Any] = {}
+    is_whole: bool = True
 
     def records(self) -> list[CheckpointRecord]:
         """Every checkpoint, by step."""
+
+    def mark(self, step: int) -> str | None:
+        """Something that changes when the weights of a checkpoint may have; ``None`` where nothing tells."""
+        return None
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer shared by all checkpoints."""
