@@ -74,7 +74,7 @@ def open_source(name: ModelName, root: Path, *, dtype: str = "float32", evict: b
     """
     check_dtype(dtype)
     if name.kind == "hub":
-        return HubSource(name, root, dtype=dtype, evict=evict)
+        return HubSource(name, dtype=dtype, evict=evict)
     folder = miniature_folder(root, name) if name.kind == "miniature" else Path(name.name)
     return FolderSource(name, folder, dtype=dtype)
 

@@ -246,7 +246,9 @@ class Laboratory:
             for (study, parameters), measured in pairs:
                 twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
                 if twin is not None:
-                    measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                    measured.notes.append(
+                        f"{label}: {record.title} holds the same weights as step {twin} and is left out"
+                    )
                     continue
                 key = self._key(study, parameters, weights, text)
                 if key not in self.store:
@@ -255,10 +257,10 @@ class Laboratory:
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
                     for note in _batch_notes():
-                        measured.notes.append(f"{label}: {study} at step {step}: {note}")
+                        measured.notes.append(f"{label}: {study} at {record.title}: {note}")
                     about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
-                    self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+                    self.report(f"{label}: {study} at {record.title} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
                 measured.loaded += checkpoint is not None
         return checkpoint is not None
