@@ -85,6 +85,7 @@ class HubModel(BaseModel):
     branch: str
     tokenizer: str | None = None
     paper: bool = False
+    figures_only: bool = False
     note: str = ""
     unconfirmed: tuple[str, ...] = ()
 
@@ -107,6 +108,11 @@ class Catalogue(BaseModel):
     def names(self) -> list[str]:
         """Every catalogue name, miniatures first."""
         return [*self.miniatures, *self.hub]
+
+    def paper(self, tables: bool = False) -> list[str]:
+        """The models that the paper uses, or those of its tables: one of them is in a figure only."""
+        used = {name: entry for name, entry in self.hub.items() if entry.paper}
+        return [name for name, entry in used.items() if not (tables and entry.figures_only)]
 
     def control(self, name: str) -> str | None:
         """The name of the shuffled-label control of a miniature, if there is one."""
@@ -153,7 +159,7 @@ class ModelName(BaseModel):
         return Path(self.name).name if self.kind == "folder" else self.label
 
 
-_REVISION = re.compile(r"(?!\d+$)[\w./*-]+")  # a bare number would read like a training seed
+_REVISION = re.compile(r"(?!\d{1,39}$)[\w./*-]+")  # a bare number would read like a training seed
 
 
 def parse_name(text: str) -> ModelName:

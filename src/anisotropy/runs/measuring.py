@@ -21,7 +21,8 @@ from anisotropy.models.checkpoints import (
     quiet_transformers,
     select_steps,
 )
-from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
+from anisotropy.models.corpus import EMBEDDED, StudyText, study_text, tokenizer_digest
+from anisotropy.models.hub_corpus import open_corpus
 from anisotropy.models.recorded import Manifest, RecordedSource
 from anisotropy.provenance import provenance, source_hash
 from anisotropy.runs.project import Project
@@ -96,7 +97,7 @@ class Laboratory:
 
         Args:
             project: where checkpoints and results are.
-            corpus: see :func:`anisotropy.models.corpus.load_documents`.
+            corpus: see :func:`anisotropy.models.hub_corpus.open_corpus`.
             device: ``"auto"``, or what torch calls it.
             dtype: floating point type of the weights; results in other types are kept apart.
             evict: delete weights from the hub's cache once they are loaded, unless they were there before.
@@ -214,7 +215,11 @@ class Laboratory:
         if checkpoints == "all":
             wanted = {step: of_step for step, of_step in wanted.items() if of_step}
         for number, (step, of_step) in enumerate(wanted.items(), 1):
-            self._checkpoint(source, records[step], text, of_step or pairs, f"checkpoint {number} of {len(wanted)}")
+            where = f"checkpoint {number} of {len(wanted)}"
+            if self._checkpoint(source, records[step], text, of_step or pairs, where):
+                from anisotropy.models.batch_size import release
+
+                release(self.device)
         return found
 
     def _checkpoint(
@@ -224,7 +229,8 @@ class Laboratory:
         text: StudyText,
         pairs: Sequence[tuple[Request, Measured]],
         where: str,
-    ) -> None:
+    ) -> bool:
+        """Whether the checkpoint had to be loaded; it is dropped on return."""
         label, step = source.name.label, record.step
         checkpoint = source.load(step, self.device) if record.weight_hash is None else None
         weights = checkpoint.weight_hash if checkpoint else record.weight_hash
@@ -240,7 +246,9 @@ class Laboratory:
             for (study, parameters), measured in pairs:
                 twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
                 if twin is not None:
-                    measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                    measured.notes.append(
+                        f"{label}: {record.title} holds the same weights as step {twin} and is left out"
+                    )
                     continue
                 key = self._key(study, parameters, weights, text)
                 if key not in self.store:
@@ -248,11 +256,14 @@ class Laboratory:
                     started = time.perf_counter()
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
+                    for note in _batch_notes():
+                        measured.notes.append(f"{label}: {study} at {record.title}: {note}")
                     about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
-                    self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+                    self.report(f"{label}: {study} at {record.title} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
                 measured.loaded += checkpoint is not None
+        return checkpoint is not None
 
     def _key(self, study: str, parameters: BaseModel, weight_hash: str, text: StudyText) -> Key:
         code = source_hash(f"anisotropy.studies.{study}")
@@ -263,8 +274,14 @@ class Laboratory:
         tokenizer = source.tokenizer()
         digest = tokenizer_digest(tokenizer)
         if digest not in self._texts:
-            self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
+            self._texts[digest] = study_text(open_corpus(self.corpus_source, self.report), tokenizer, len(tokenizer))
         return self._texts[digest]
+
+
+def _batch_notes() -> list[str]:
+    from anisotropy.models.batch_size import take_notes
+
+    return take_notes()
 
 
 def needed_steps(available: Sequence[int], choices: Sequence[Steps], label: str) -> list[int]:
