@@ -407,13 +407,18 @@ def results() -> None:
 @results.command(name="list")
 @_one_line_errors
 def list_results() -> None:
-    """One line per collection: study, model, step, device, date."""
-    for record in _store().records():
+    """One line per collection: study, model, step, device, date; then how many this version of the code reads."""
+    from anisotropy.runs.sharing import is_usable
+
+    records = list(_store().records())
+    for record in records:
         about = record["provenance"]
         click.echo(
             f"{record['key']['study']:<12} {record['model']:<24} step {record['step']:<8} {about['device']:<6} "
             f"{about['date']}  {about['seconds']:.1f} s"
         )
+    usable = sum(is_usable(record["key"]) for record in records)
+    click.echo(f"{len(records)} collections, {usable} of them measured with this version of the code")
 
 
 @results.command()

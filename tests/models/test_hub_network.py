@@ -184,6 +184,12 @@ def test_measuring_evicts_what_it_downloaded(hub: Hub, small_corpus: Path, tmp_p
     entries = [json.loads(file.read_text()) for file in tmp_path.glob("results/models/*/checkpoints/*.json")]
     assert {entry["mark"] for entry in entries} == {commit_of("step0"), commit_of("step10")}
     assert all(entry["weights"]["float32"] for entry in entries)  # so that nothing is downloaded to be recognised
+    assert "2 checkpoints (0 measured now)" in measure()
+    assert hub.asked["GET file model.safetensors"] == 2
+    hub.close()
+    shutil.rmtree(tmp_path / "hf")
+    shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+    assert "2 checkpoints (0 measured now)" in measure()
 
 
 @pytest.mark.parametrize(
