@@ -14,7 +14,7 @@ from anisotropy.models.sizes import FLOAT32, Shape
 
 @dataclass(frozen=True)
 class Stored:
-    """A catalogue model as it is stored: its shape, bytes of a weight, and how many checkpoints, where that is known."""
+    """A catalogue model as it is stored: shape, bytes of a weight, and how many checkpoints, where that is known."""
 
     shape: Shape
     bytes_per_weight: int
@@ -36,7 +36,8 @@ def stored(name: str) -> Stored:
     if name in known.miniatures:
         recipe = known.miniatures[name].recipe
         return Stored(shape_of_recipe(recipe), FLOAT32, len(recipe.checkpoint_steps()))
-    entry, more = known.hub[name], more_of_hub_models()[name]
+    # Models that come in Python packages are described like those of the hub.
+    entry, more = (known.hub | getattr(known, "packages", {}))[name], more_of_hub_models()[name]
     shape = Shape(
         family=entry.family,
         hidden_size=entry.hidden_size,

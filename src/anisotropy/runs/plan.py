@@ -41,8 +41,8 @@ class Job:
         done: how many of them are measured and kept already.
         result_bytes: of all that are not.
         memory: of the process on the CPU at its peak, bytes.
-        gpu_memory, least_gpu_memory: at the peak where the model is (the CPU, without a GPU) with full batches, and with
-            a sequence at a time, bytes.
+        gpu_memory, least_gpu_memory: at the peak where the model is (the CPU, without a GPU) with full batches, and
+            with a sequence at a time, bytes.
         seconds: of all checkpoints that are not done.
     """
 
@@ -216,7 +216,7 @@ def _job(
     machine: Machine,
 ) -> Job:
     assert found.shape is not None
-    work = cost(study, found.shape, parameters)
+    work = cost(study, found.shape, found.limited(parameters))
     done = min(count, kept.count(label, study, parameters))
     weights = FLOAT32 * found.shape.parameters
     model_speed, device_speed = machine.gpu_speeds if machine.gpu else machine.cpu_speeds

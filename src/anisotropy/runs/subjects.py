@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Subject:
         here: how many are on this machine.
         remote: whether the others are downloaded (or else made here).
         training_tokens: of its pretraining here.
+        most_tokens: of text that its studies read, where the catalogue limits them.
         notes: what could not be confirmed.
     """
 
@@ -45,7 +46,16 @@ class Subject:
     here: int
     remote: bool = False
     training_tokens: int = 0
+    most_tokens: int | None = None
     notes: Sequence[str] = field(default_factory=list)
+
+    def limited(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """A study's parameters with no more text than this model's studies read."""
+        most = self.most_tokens
+        return {
+            name: min(value, most) if most is not None and name in ("tokens", "text_tokens") else value
+            for name, value in parameters.items()
+        }
 
     def count(self, choices: Iterable[Steps]) -> int:
         """How many checkpoints several choices take together; an unknown number counts as one.
@@ -74,6 +84,10 @@ def subject(name: ModelName, project: Project, ask_hub: bool = True) -> Subject:
     """
     if name.kind == "miniature":
         return _miniature(name, project)
+    if name.name in (packages := getattr(catalogue(), "packages", {})):
+        known, entry = stored(name.name), packages[name.name]
+        here = (project.checkpoints / name.name / "weights").is_dir()
+        return Subject(name, known.shape, entry.bytes_converted, [1], 1, int(here), most_tokens=entry.text_tokens)
     return _of_hub(name, project, ask_hub) if name.kind == "hub" else _of_folder(name, project)
 
 
@@ -120,13 +134,13 @@ def _of_hub(name: ModelName, project: Project, ask_hub: bool) -> Subject:
     if known is None:
         config = next(iter(sorted(cache_folder(repository).glob("snapshots/*/config.json"))), None)
         shape, more = _shape_in(config)
-        return Subject(name, shape, _cached_bytes(repository), None, len(cached) or None, len(cached), True, 0, more)
+        return Subject(name, shape, _cached_bytes(repository), None, len(cached) or None, len(cached), True, notes=more)
     if entry and entry.unconfirmed:
         notes.append(f"unconfirmed in the catalogue: {', '.join(entry.unconfirmed)}")
     if known.checkpoints is None:
         notes.append("how many checkpoints it has is not known: those asked for are counted, 'all' as one")
     here = len([revision for revision in cached if revision != "main"])
-    return Subject(name, known.shape, known.bytes, None, known.checkpoints, here, True, 0, notes)
+    return Subject(name, known.shape, known.bytes, None, known.checkpoints, here, True, notes=notes)
 
 
 def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[str], project: Project) -> Subject:
@@ -159,7 +173,7 @@ def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[
         notes.append("sizes of files are estimated")
     here = len(set(cached) & set(source.revisions.values()))
     steps = sorted(source.revisions)
-    return Subject(name, shape, stored_bytes, steps, len(steps), here, True, 0, notes)
+    return Subject(name, shape, stored_bytes, steps, len(steps), here, True, notes=notes)
 
 
 def _hub_bytes(repository: str, revision: str) -> float | None:
