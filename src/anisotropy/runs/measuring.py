@@ -21,7 +21,8 @@ from anisotropy.models.checkpoints import (
     quiet_transformers,
     select_steps,
 )
-from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
+from anisotropy.models.corpus import EMBEDDED, StudyText, study_text, tokenizer_digest
+from anisotropy.models.hub_corpus import open_corpus
 from anisotropy.models.recorded import Manifest, RecordedSource
 from anisotropy.provenance import provenance, source_hash
 from anisotropy.runs.project import Project
@@ -96,7 +97,7 @@ class Laboratory:
 
         Args:
             project: where checkpoints and results are.
-            corpus: see :func:`anisotropy.models.corpus.load_documents`.
+            corpus: see :func:`anisotropy.models.hub_corpus.open_corpus`.
             device: ``"auto"``, or what torch calls it.
             dtype: floating point type of the weights; results in other types are kept apart.
             evict: delete weights from the hub's cache once they are loaded, unless they were there before.
@@ -245,7 +246,9 @@ class Laboratory:
             for (study, parameters), measured in pairs:
                 twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
                 if twin is not None:
-                    measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                    measured.notes.append(
+                        f"{label}: {record.title} holds the same weights as step {twin} and is left out"
+                    )
                     continue
                 key = self._key(study, parameters, weights, text)
                 if key not in self.store:
@@ -254,10 +257,10 @@ class Laboratory:
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
                     for note in _batch_notes():
-                        measured.notes.append(f"{label}: {study} at step {step}: {note}")
+                        measured.notes.append(f"{label}: {study} at {record.title}: {note}")
                     about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
-                    self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+                    self.report(f"{label}: {study} at {record.title} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
                 measured.loaded += checkpoint is not None
         return checkpoint is not None
@@ -271,7 +274,7 @@ class Laboratory:
         tokenizer = source.tokenizer()
         digest = tokenizer_digest(tokenizer)
         if digest not in self._texts:
-            self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
+            self._texts[digest] = study_text(open_corpus(self.corpus_source, self.report), tokenizer, len(tokenizer))
         return self._texts[digest]
 
 

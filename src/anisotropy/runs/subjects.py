@@ -152,7 +152,7 @@ def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[
     from anisotropy.models.hub import HubSource
     from anisotropy.models.hub_files import fetch_descriptions
 
-    source = HubSource(name, project.checkpoints)
+    source = HubSource(name)
     newest = source.revisions[max(source.revisions)]
     notes = [note.removeprefix(f"{name.label}: ") for note in source.notes]
     if not source.is_whole:
