@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from families import small_model
+from hub_server import Hub, Repository, files_of
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import catalogue, parse_name
@@ -20,12 +22,14 @@ from anisotropy.runs.measuring import Laboratory, study_parameters
 from anisotropy.runs.plan import make_plan, size
 from anisotropy.runs.plan_table import as_text, duration
 from anisotropy.runs.project import Project
-from anisotropy.runs.subjects import Subject, subject
+from anisotropy.runs.subjects import Subject
 
 ROOT = Path(__file__).parents[2]
 GB = 1e9
 LAPTOP = Machine(4, int(12 * GB), int(200 * GB), int(200 * GB), (1e11, 5e10))
-SERVER = Machine(16, int(200 * GB), int(5e12), int(5e12), (1e12, 5e11), "NVIDIA H100 80GB", int(80 * GB), (33e12, 33e12))
+SERVER = Machine(
+    16, int(200 * GB), int(5e12), int(5e12), (1e12, 5e11), "NVIDIA H100 80GB", int(80 * GB), (33e12, 33e12)
+)
 
 
 def plan(set_name="paper", models=(), machine=LAPTOP, project=None, ask_hub=False):
@@ -168,13 +172,41 @@ def test_words():
         "500 GB",
         "70.0 TB",
     ]
-    assert [duration(s) for s in (0, 0.4, 40, 600, 20_000, 300_000)] == ["–", "< 1 s", "40 s", "10 min", "5.6 h", "3.5 days"]
+    assert [duration(s) for s in (0, 0.4, 40, 600, 20_000, 300_000)] == [
+        "–",
+        "< 1 s",
+        "40 s",
+        "10 min",
+        "5.6 h",
+        "3.5 days",
+    ]
 
 
 class TestCommand:
-    def run(self, *arguments):
+    def run(self, *arguments, **more):
         command = [sys.executable, "-m", "anisotropy", "plan", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+        environment = {**os.environ, **more}
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, env=environment)
+
+    def test_the_hubs_own_sizes_and_checkpoints_replace_the_catalogues(self, tmp_path):
+        small_model("gpt_neox", 2).save_pretrained(tmp_path / "model")
+        files = files_of(tmp_path / "model")
+        hub = Hub()
+        branches = {"main": files, "step0": files, "step8": files, "step64": files}
+        hub.repositories["EleutherAI/pythia-160m"] = Repository(branches)
+        hub.repositories["some/model"] = Repository(branches)
+        try:
+            known = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
+            found = self.run("--set", "smoke", "-m", "pythia-160m", "-m", "some/model", "--json", **known)
+        finally:
+            hub.close()
+        data = json.loads(found.stdout)
+        weights = len(files["model.safetensors"])
+        assert not any(file.endswith(".safetensors") for file in hub.asked)
+        for model in data["models"]:
+            assert (model["checkpoints"], model["download"]) == (3, 3 * weights)
+            assert model["parameters"] == sum(p.numel() for p in small_model("gpt_neox", 2).parameters())
+        assert any("its configuration says" in note and "the catalogue 162," in note for note in data["notes"])
 
     def test_json(self):
         found = self.run("--set", "paper", "--offline", "--json")
