@@ -89,7 +89,7 @@ def other_batches(device: str) -> Iterator[None]:
     if device != "cpu":
         yield
     else:
-        with mock.patch.object(probes, "fitting", lambda *_: 5):
+        with mock.patch.object(probes, "fitting", return_value=5):
             yield
 
 
@@ -133,7 +133,7 @@ def halve_for_real(device: str) -> list[str]:
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + 1.2e9) / total)
     try:
-        with mock.patch.object(probes, "fitting", lambda *_: 32):
+        with mock.patch.object(probes, "fitting", return_value=32):
             found = probes.capture(checkpoint.model, ids.to(device), ids.to(device), probes=["Tm"])
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

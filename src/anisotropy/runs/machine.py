@@ -57,11 +57,16 @@ def this_machine(results: Path) -> Machine:
         memory=psutil.virtual_memory().available,
         disk=_free(results),
         cache_disk=_free(hub_cache()),
-        cpu_speeds=(_speed(np.float32), _speed(np.float64)),
+        cpu_speeds=cpu_speeds(),
         gpu=gpu[0] if gpu else None,
         gpu_memory=gpu[1] if gpu else 0,
         gpu_speeds=speeds_of_gpu(gpu[0]) if gpu else (0.0, 0.0),
     )
+
+
+def cpu_speeds() -> tuple[float, float]:
+    """Float32 and float64 operations a second of this processor, at a matrix product just now."""
+    return _speed(np.float32), _speed(np.float64)
 
 
 def speeds_of_gpu(name: str) -> tuple[float, float]:
