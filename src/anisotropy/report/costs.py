@@ -27,7 +27,8 @@ _WITHOUT_END = {
 
 def slope(sizes: np.ndarray, values: np.ndarray) -> float:
     """Exponent p of values ∝ sizesᵖ, by least squares of the logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+    found = float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+    return round(found, 6) + 0.0  # no negative zero
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
@@ -77,6 +78,9 @@ def draw_growth(table: pd.DataFrame) -> tuple[Figure, str]:
             panel.plot(times, group["foretold"] / group["foretold"].iloc[0], color=PALETTE[number], linestyle=":")
         panel.set(title=title.capitalize(), ylabel="times the first", xscale="log", yscale="log")
         panel.set_xticks([1, 2, 4], ["1", "2", "4"])
+        largest = panel.get_ylim()[1]
+        doublings = [2**n for n in range(12) if 2**n <= max(2.0, largest)]
+        panel.set_yticks(doublings, [str(n) for n in doublings])
         panel.minorticks_off()
         slopes = ", ".join(f"{found[quantity, axis]:.1f} in {name}" for axis, name in AXES.items())
         words.append(f"{title} grows with exponent {slopes}")
@@ -92,11 +96,11 @@ def draw_growth(table: pd.DataFrame) -> tuple[Figure, str]:
 
 def growth_sentence(found: pd.DataFrame) -> str:
     """How well the closed forms hold, by the exponent that is furthest off, time and the exact sizes apart."""
-    off = (found["measured"] - found["closed form"]).abs()
     lines = []
     for quantity, title in QUANTITIES.items():
-        rows = found["quantity"] == quantity
-        worst = found.loc[off[rows].idxmax()]
+        rows = found[found["quantity"] == quantity]
+        off = (rows["measured"] - rows["closed form"]).abs().to_numpy()
+        worst = rows.iloc[int(off.argmax())]
         lines.append(
             f"{title}: {worst['measured']:.2f} measured in {AXES[worst['axis']]}, {worst['closed form']:.2f} by the "
             f"closed form"
@@ -123,7 +127,7 @@ def record_sentence(records: pd.DataFrame) -> str:
         )
     ratios = records["measured"] / records["estimated"]
     factor = np.exp(np.abs(np.log(ratios)))
-    slow = records.loc[ratios.idxmax()]
+    slow = records.iloc[int(ratios.to_numpy().argmax())]
     return (
         f"Over {len(records)} pairs of study and model, measured times are {ratios.min():.2g} to {ratios.max():.2g} "
         f"times the estimates; half of them are within a factor of {np.median(factor):.2g}. The largest ratio is that "
