@@ -97,8 +97,10 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
-@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
-@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
+@click.option("--dtype", help="Type of the weights: float32 (the default), bfloat16 or float16.")
+@click.option(
+    "--evict", is_flag=True, default=None, help="Delete weights from the hub's cache once used, unless they were there."
+)
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -108,8 +110,8 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
-    dtype: str,
-    evict: bool,
+    dtype: str | None,
+    evict: bool | None,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name

@@ -89,8 +89,8 @@ class Laboratory:
         *,
         corpus: str = EMBEDDED,
         device: str = "auto",
-        dtype: str = "float32",
-        evict: bool = False,
+        dtype: str | None = None,
+        evict: bool | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Nothing is read or loaded yet.
@@ -99,13 +99,15 @@ class Laboratory:
             project: where checkpoints and results are.
             corpus: see :func:`anisotropy.models.hub_corpus.open_corpus`.
             device: ``"auto"``, or what torch calls it.
-            dtype: floating point type of the weights; results in other types are kept apart.
-            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+            dtype: floating point type of the weights, by default the project's; results in other types are kept apart.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
             report: receives one line per finished checkpoint.
         """
         self.project, self.corpus_source, self.report = project, corpus, report
         self.store = ResultStore(project.results)
-        self._device, self._dtype, self._evict = device, check_dtype(dtype), evict
+        self._device, self.dtype = device, check_dtype(dtype or project.dtype)
+        self._evict = project.evict if evict is None else evict
         self._texts: dict[str, StudyText] = {}
 
     @property
@@ -126,10 +128,10 @@ class Laboratory:
         manifest = Manifest(self.project.results, name.label)
         live: Source | UserError
         try:
-            live = open_source(name, self.project.checkpoints, dtype=self._dtype, evict=self._evict)
+            live = open_source(name, self.project.checkpoints, dtype=self.dtype, evict=self._evict)
         except UserError as error:
             live = error
-        return RecordedSource(name, manifest, live, dtype=self._dtype)
+        return RecordedSource(name, manifest, live, dtype=self.dtype)
 
     def check_checkpoints(self, model: str, choice: Steps) -> None:
         """Find out about a mistyped model, revision or step before anything slow is imported.
@@ -153,7 +155,7 @@ class Laboratory:
         found = self.store.kept(study, parameters.model_dump(mode="json"), code)
         for label in list(found):
             if manifest := Manifest(self.project.results, label):
-                weights = {entry.weights.get(self._dtype) for entry in manifest.checkpoints().values()}
+                weights = {entry.weights.get(self.dtype) for entry in manifest.checkpoints().values()}
                 found[label] = [one for one in found[label] if one.weight_hash in weights]
         return {label: collections for label, collections in found.items() if collections}
 
@@ -172,7 +174,7 @@ class Laboratory:
         for (study, parameters), of_one in zip(requests, choices or [["all"]] * len(requests), strict=True):
             code, given = source_hash(f"anisotropy.studies.{study}"), parameters.model_dump(mode="json")
             for step in needed_steps(list(entries), of_one, model):
-                weights = entries[step].weights.get(self._dtype, "")
+                weights = entries[step].weights.get(self.dtype, "")
                 if Key(study, given, weights, str(text), code) not in self.store:
                     return False
         return True
@@ -258,7 +260,7 @@ class Laboratory:
                     seconds = time.perf_counter() - started
                     for note in _batch_notes():
                         measured.notes.append(f"{label}: {study} at {record.title}: {note}")
-                    about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
+                    about = provenance(str(checkpoint.model.device), seconds, dtype=self.dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
                     self.report(f"{label}: {study} at {record.title} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))

@@ -78,8 +78,8 @@ class Session(Page):
         checkpoints: Steps = "all",
         corpus: str = EMBEDDED,
         device: str = "auto",
-        dtype: str = "float32",
-        evict: bool = False,
+        dtype: str | None = None,
+        evict: bool | None = None,
     ) -> None:
         """Check the parameters and find every model's checkpoints; nothing is loaded yet.
 
@@ -89,8 +89,9 @@ class Session(Page):
             checkpoints: ``"all"``, a list of steps, or a number of log-spaced ones; controls always use all.
             corpus: the study corpus.
             device: ``"auto"``, or what torch calls it.
-            dtype: floating point type of the weights, ``"float32"`` unless memory forbids it.
-            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+            dtype: floating point type of the weights; by default the project's, which is float32 unless changed.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
 
         Raises:
             UserError: no models, an unknown one, one that has not been pretrained, a control of no model here.
@@ -253,7 +254,7 @@ class Session(Page):
             "|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Corpus `{self.corpus}`.",
+            f"Corpus `{self.corpus}`; weights in {self._laboratory.dtype}.",
         ]
 
 
