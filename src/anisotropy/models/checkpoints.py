@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -87,16 +88,22 @@ def read_index(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file} is damaged ({error}); delete {folder} and pretrain again") from None
 
 
-def open_source(name: ModelName, root: Path) -> Source:
+def open_source(name: ModelName, root: Path, report: Callable[[str], None] | None = None) -> Source:
     """Find a model's checkpoints without loading any.
 
     Args:
         name: the parsed name.
-        root: folder of the miniatures' checkpoints.
+        root: folder of the checkpoints made here.
+        report: receives a line where something has to be made first.
 
     Raises:
-        UserError: a miniature that has not been pretrained, a folder without checkpoints, a hub that does not answer.
+        UserError: a miniature that has not been pretrained, a package that is not installed, a folder without
+            checkpoints, a hub that does not answer.
     """
+    if name.kind == "package":
+        from anisotropy.models.packages import PackageSource
+
+        return PackageSource(name, root, report)
     if name.kind == "hub":
         return HubSource(name)
     return FolderSource(name, miniature_folder(root, name) if name.kind == "miniature" else Path(name.name))
@@ -139,7 +146,7 @@ class FolderSource:
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
         shared = self.folder / TOKENIZER
-        return _load_tokenizer(str(shared if shared.is_dir() else self._folders[max(self._folders)]))
+        return load_tokenizer(str(shared if shared.is_dir() else self._folders[max(self._folders)]))
 
     def load(self, step: int, device: torch.device) -> Checkpoint:
         """One checkpoint; its hash must be the one the index recorded."""
@@ -182,11 +189,11 @@ class HubSource:
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
         try:
-            return _load_tokenizer((self.entry.tokenizer if self.entry else None) or self.repository)
+            return load_tokenizer((self.entry.tokenizer if self.entry else None) or self.repository)
         except UserError:
             if self._last == "main":
                 raise
-            return _load_tokenizer(self.repository, self._last)
+            return load_tokenizer(self.repository, self._last)
 
     def load(self, step: int, device: torch.device) -> Checkpoint:
         """One branch, downloaded or from the cache."""
@@ -316,7 +323,12 @@ def quiet_transformers() -> None:
     logging.disable_progress_bar()
 
 
-def _load_tokenizer(place: str, revision: str | None = None) -> PreTrainedTokenizerBase:
+def load_tokenizer(place: str, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """Load a tokenizer.
+
+    Raises:
+        UserError: none there, or none that knows more than special tokens.
+    """
     from transformers import AutoTokenizer
 
     try:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from anisotropy.errors import UserError
 from anisotropy.files import locked
-from anisotropy.models.catalogue import ModelName, parse_name
+from anisotropy.models.catalogue import ModelName, catalogue, parse_name
 from anisotropy.models.checkpoints import CheckpointRecord, Source, open_source, quiet_transformers, select_steps
 from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
 from anisotropy.provenance import provenance, source_hash
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import torch
 
 STUDIES = ("frequency", "tangents", "updates", "concept_tables", "alignment")
+
+_TEXT = ("tokens", "text_tokens")  # the studies' parameters that say how much text is read
 
 Steps = str | int | list[int]
 Request = tuple[str, BaseModel]
@@ -46,6 +48,24 @@ def study_parameters(study: str, given: Mapping[str, Any] | None = None) -> Base
             f"study {study!r}, parameter {name!r}: {first['msg'].lower()}; its parameters are "
             f"{', '.join(model.model_fields)}"
         ) from None
+
+
+def limited(parameters: BaseModel, name: ModelName) -> BaseModel:
+    """Parameters as a model is measured with: the catalogue limits how much text a slow model reads."""
+    entry = catalogue().packages.get(name.name) if name.kind == "package" else None
+    if entry is None:
+        return parameters
+    found = {field: getattr(parameters, field) for field in _TEXT if field in type(parameters).model_fields}
+    return parameters.model_copy(update={field: min(value, entry.text_tokens) for field, value in found.items()})
+
+
+def _limits(name: ModelName, wanted: BaseModel, used: BaseModel) -> list[str]:
+    """A sentence where a model read less text than was asked for."""
+    fields = [field for field in type(used).model_fields if getattr(wanted, field) != getattr(used, field)]
+    if not fields:
+        return []
+    numbers = getattr(used, fields[0]), getattr(wanted, fields[0])
+    return [f"{name.title} is large for this book and read {numbers[0]:,} tokens of text instead of {numbers[1]:,}"]
 
 
 def _module(study: str) -> Any:
@@ -130,11 +150,14 @@ class Laboratory:
         """
         name = parse_name(model)
         quiet_transformers()
-        source = open_source(name, self.project.checkpoints)
+        source = open_source(name, self.project.checkpoints, self.report)
         records = {record.step: record for record in source.records()}
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)
+        asked, requests = requests, [(study, limited(parameters, name)) for study, parameters in requests]
         found = [Measured(name, source.objective, []) for _ in requests]
+        for (_, wanted), (_, used), measured in zip(asked, requests, found, strict=True):
+            measured.notes.extend(_limits(name, wanted, used))
         with locked(self.project.results / f".{name.label.replace('/', '--')}.lock"):
             for number, step in enumerate(steps, 1):
                 self._checkpoint(source, records[step], text, requests, found, f"checkpoint {number} of {len(steps)}")

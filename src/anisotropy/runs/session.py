@@ -89,11 +89,11 @@ class Session(Page):
         self._checkpoints, self.corpus = checkpoints, corpus
         self._laboratory = Laboratory(find_project(), corpus=corpus, device=device, report=self._report)
         quiet_transformers()
+        self._line: Any = None
         self._sources: dict[str, Source] = {
-            label: open_source(name, self._laboratory.project.checkpoints) for label, name in self._names.items()
+            label: open_source(name, self._laboratory.project.checkpoints, self._report) for label, name in self._names.items()
         }
         self._measured: dict[str, Measured] = {}
-        self._line: Any = None
 
     def _controlled(self, control: ModelName) -> str:
         entry = catalogue().miniatures.get(control.name)
@@ -176,9 +176,9 @@ class Session(Page):
         """What each model of the page is, in words."""
         rows = []
         for label, name in self._names.items():
-            entry = (
-                catalogue().miniatures.get(name.name) if name.kind == "miniature" else catalogue().hub.get(name.name)
-            )
+            known = catalogue()
+            of_kind = {"miniature": known.miniatures, "package": known.packages, "hub": known.hub}
+            entry = of_kind[name.kind].get(name.name) if name.kind in of_kind else None
             role = "control" if label in self.controls.values() else self._sources[label].objective
             rows.append({"model": self.title(label), "role": role, "what it is": entry.note if entry else name.name})
         return pd.DataFrame(rows)
