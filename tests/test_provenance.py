@@ -179,7 +179,11 @@ def test_every_way_of_importing_a_module_is_seen(package: Path) -> None:
 
 def test_imported_modules_of_the_probes_and_of_the_corpus() -> None:
     probes, corpus = "anisotropy.models.probes", "anisotropy.models.corpus"
-    assert subject.imported_modules(probes) == {probes, "anisotropy.models.objectives"}
+    assert subject.imported_modules(probes) == {
+        probes,
+        "anisotropy.models.heads",
+        "anisotropy.models.objectives",
+    }
     assert subject.imported_modules(corpus) == {corpus, "anisotropy.errors"}
 
 

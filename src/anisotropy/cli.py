@@ -64,7 +64,9 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
 
     parsed = [parse_name(name) for name in names]
     if packaged := next((name.label for name in parsed if name.kind == "package"), None):
-        raise UserError(f"{packaged!r} comes pretrained; `anisotropy convert {packaged}` makes it ready, as its first use does")
+        raise UserError(
+            f"{packaged!r} comes pretrained; `anisotropy convert {packaged}` makes it ready, as its first use does"
+        )
     if other := next((name.label for name in parsed if name.kind != "miniature"), None):
         raise UserError(f"{other!r} is not a miniature; miniatures are {', '.join(catalogue().miniatures)}")
     from anisotropy.models.corpus import load_corpus
@@ -94,7 +96,9 @@ def convert(names: tuple[str, ...]) -> None:
     parsed = [parse_name(name) for name in names]
     if other := next((name.label for name in parsed if name.kind != "package"), None):
         known = ", ".join(catalogue().packages)
-        raise UserError(f"{other!r} does not come in a package, so there is nothing to convert; such models are {known}")
+        raise UserError(
+            f"{other!r} does not come in a package, so there is nothing to convert; such models are {known}"
+        )
     from anisotropy.models.packages import convert as make_ready
 
     root = find_project().checkpoints

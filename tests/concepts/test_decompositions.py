@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import ortho_group
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, FastICA
 
 from anisotropy.concepts import METHODS, SemiNMF, decompose
 
@@ -122,6 +122,15 @@ class TestICA:
         ica, pca = decompose(x, "ica", 4), decompose(x, "pca", 4)
         assert ica.relative_loss == pytest.approx(pca.relative_loss, rel=1e-9)
         assert np.linalg.svd(ica.components @ pca.components.T)[1].max() <= 2
+
+    @pytest.mark.parametrize(("contrast", "same"), [("logcosh", True), ("exp", False), ("cube", False)])
+    def test_contrast_is_scikit_learns_default(self, contrast, same):
+        x, _, _ = sources(4000, 10, 0)
+        ours = decompose(x, "ica", 3, tol=1e-10)
+        theirs = FastICA(3, fun=contrast, whiten="unit-variance", tol=1e-10, max_iter=500, random_state=0).fit(x)
+        mixing = theirs.mixing_.T / np.linalg.norm(theirs.mixing_.T, axis=1, keepdims=True)
+        cosines = np.abs(ours.components @ mixing.T).max(axis=1)
+        assert (cosines.min() > 1 - 1e-10) == same
 
     def test_strength_is_explained_variance(self):
         x = cloud(500, 9, 0)

@@ -16,9 +16,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anisotropy.errors import UserError
 from anisotropy.models import checkpoints as subject
-from anisotropy.models.catalogue import ModelName, parse_name
+from anisotropy.models.catalogue import parse_name
 from anisotropy.models.checkpoints import CheckpointRecord, FolderSource, select_steps, weight_hash
 from anisotropy.models.corpus import Document, train_tokenizer
+from anisotropy.models.folders import STEP_FOLDER
 
 CPU = torch.device("cpu")
 MATRIX = "gpt_neox.layers.1.mlp.dense_h_to_4h.weight"
@@ -315,11 +316,11 @@ def test_expected_minutes_of_the_miniatures_are_those_of_the_issue() -> None:
 def test_step_folders_sort_by_step() -> None:
     names = [subject.step_folder(step) for step in (0, 9, 10, 128, 99_999)]
     assert names == sorted(names)
-    assert all(subject._STEP.fullmatch(name) for name in names)
+    assert all(STEP_FOLDER.fullmatch(name) for name in names)
 
 
 def test_a_hub_name_opens_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[ModelName] = []
-    monkeypatch.setattr(subject, "HubSource", opened.append)
-    subject.open_source(parse_name("pythia-160m"), Path("nowhere"))
-    assert opened == [parse_name("pythia-160m")]
+    opened: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(subject, "HubSource", lambda *arguments: opened.append(arguments))
+    subject.open_source(parse_name("pythia-160m"), Path("nowhere"), "bfloat16")
+    assert opened == [(parse_name("pythia-160m"), Path("nowhere"), "bfloat16")]

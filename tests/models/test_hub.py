@@ -19,8 +19,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anisotropy.errors import UserError
 from anisotropy.models import checkpoints as subject
 from anisotropy.models.catalogue import catalogue, parse_name
-from anisotropy.models.checkpoints import HubSource, cached_revisions, hub_error, weight_hash
+from anisotropy.models.checkpoints import HubSource, cached_revisions, weight_hash
 from anisotropy.models.corpus import Document, train_tokenizer
+from anisotropy.models.hub_errors import hub_error
 
 CPU = torch.device("cpu")
 CACHE = Path(constants.HF_HUB_CACHE)
@@ -91,6 +92,10 @@ def refused(action: Callable[[], Any], *says: str) -> None:
         assert part in str(error.value)
 
 
+def source(name: str) -> HubSource:
+    return HubSource(parse_name(name), CACHE / "checkpoints")
+
+
 def no_tokenizer(name: str) -> bool:
     return not name.startswith("tokenizer")
 
@@ -99,8 +104,8 @@ class TestFromTheCache:
     def test_branches_become_checkpoints_and_load(self, saved: dict[str, tuple[Path, PreTrainedModel]]) -> None:
         put("some/model", "step1", saved["after"][0])
         put("some/model", "step0", saved["before"][0])
-        source = HubSource(parse_name("some/model"))
-        assert source.revisions == {0: "step0", 1: "step1"}
+        opened = source("some/model")
+        assert opened.revisions == {0: "step0", 1: "step1"}
         assert [record.step for record in source.records()] == [0, 1]
         assert source.objective == "causal"
         for step, name in enumerate(("before", "after")):
@@ -116,14 +121,14 @@ class TestFromTheCache:
         repository = catalogue().hub["olmo-1b"].hub
         for branch in ("step2000-tokens8B", "step1000-tokens4B", "main"):
             put(repository, branch, saved["after"][0])
-        source = HubSource(parse_name("olmo-1b"))
-        assert source.revisions == {1000: "step1000-tokens4B", 2000: "step2000-tokens8B"}
+        opened = source("olmo-1b")
+        assert opened.revisions == {1000: "step1000-tokens4B", 2000: "step2000-tokens8B"}
         assert source.load(1000, CPU).name == "olmo-1b"
 
     def test_main_alone_where_no_branch_is_a_checkpoint(self, saved: dict[str, tuple[Path, PreTrainedModel]]) -> None:
         put("some/model", "main", saved["masked"][0])
-        source = HubSource(parse_name("some/model"))
-        assert source.revisions == {0: "main"}
+        opened = source("some/model")
+        assert opened.revisions == {0: "main"}
         assert source.objective == "masked"
         assert source.load(0, CPU).weight_hash == weight_hash(saved["masked"][1])
 
@@ -131,42 +136,40 @@ class TestFromTheCache:
         """Step branches may lack one; ``main`` may be the one that lacks it; the catalogue may name another place."""
         put("some/model", "step0", saved["before"][0], no_tokenizer)
         put("some/model", "main", saved["after"][0])
-        assert HubSource(parse_name("some/model")).load(0, CPU).mask_id == 2
+        assert source("some/model").load(0, CPU).mask_id == 2
 
         put("other/model", "step5", saved["after"][0])
         put("other/model", "main", saved["after"][0], lambda name: name == "README.md")
-        assert HubSource(parse_name("other/model")).load(5, CPU).mask_id == 2
+        assert source("other/model").load(5, CPU).mask_id == 2
 
         entry = catalogue().hub["smollm2-135m"]
         assert entry.tokenizer is not None
         put(entry.hub, "step-240000", saved["after"][0], no_tokenizer)
         put(entry.tokenizer, "main", saved["after"][0], lambda name: name != "model.safetensors")
-        assert HubSource(parse_name("smollm2-135m")).load(240_000, CPU).mask_id == 2
+        assert source("smollm2-135m").load(240_000, CPU).mask_id == 2
 
     def test_no_tokenizer_anywhere(self, saved: dict[str, tuple[Path, PreTrainedModel]]) -> None:
         put("some/model", "step0", saved["before"][0], no_tokenizer)
         put("some/model", "main", saved["before"][0], no_tokenizer)
-        refused(HubSource(parse_name("some/model")).tokenizer, "some/model", "tokenizer")
+        refused(source("some/model").tokenizer, "some/model", "tokenizer")
 
     def test_a_revision_without_weights(self, saved: dict[str, tuple[Path, PreTrainedModel]]) -> None:
         put("some/model", "step3", saved["before"][0], lambda name: name != "model.safetensors")
         refused(
-            lambda: HubSource(parse_name("some/model")).load(3, CPU),
+            lambda: source("some/model").load(3, CPU),
             "some/model@step3 cannot be loaded",
             "model.safetensors",
         )
 
     def test_a_revision_without_configuration(self, saved: dict[str, tuple[Path, PreTrainedModel]]) -> None:
         put("some/model", "step3", saved["before"][0], lambda name: name != "config.json")
-        refused(lambda: HubSource(parse_name("some/model")), "some/model@step3", NETWORK)
+        refused(lambda: source("some/model"), "some/model@step3", NETWORK)
 
     def test_a_truncated_download(self, saved: dict[str, tuple[Path, PreTrainedModel]]) -> None:
         put("some/model", "step3", saved["before"][0])
         weights = next(CACHE.rglob("model.safetensors")).resolve()
         weights.write_bytes(weights.read_bytes()[:1000])
-        refused(
-            lambda: HubSource(parse_name("some/model")).load(3, CPU), "some/model@step3 is damaged", "download it again"
-        )
+        refused(lambda: source("some/model").load(3, CPU), "some/model@step3 is damaged", "download it again")
 
     def test_cached_revisions(self, saved: dict[str, tuple[Path, PreTrainedModel]]) -> None:
         assert cached_revisions("some/model") == []  # no cache at all
@@ -177,7 +180,7 @@ class TestFromTheCache:
         assert cached_revisions("no/such") == []
 
     def test_nothing_cached(self) -> None:
-        refused(lambda: HubSource(parse_name("some/model")), "some/model cannot be reached", NETWORK, "miniatures")
+        refused(lambda: source("some/model"), "some/model cannot be reached", NETWORK, "miniatures")
 
 
 class TestWithAHub:
@@ -195,7 +198,7 @@ class TestWithAHub:
 
     def test_branches_are_ordered_by_step_and_others_ignored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answer(monkeypatch, "step1000", "main", "step8", "step143000", "step16", "refs/pr/3", "half-step16")
-        source = HubSource(parse_name("pythia-160m"))
+        opened = source("pythia-160m")
         assert [record.step for record in source.records()] == [8, 16, 1000, 143_000]
         assert source.repository == "EleutherAI/pythia-160m"
 
@@ -207,16 +210,16 @@ class TestWithAHub:
     ) -> None:
         self.answer(monkeypatch, "main", branch)
         put("some/model", branch, saved["before"][0])
-        assert HubSource(parse_name("some/model")).revisions == {step: branch}
+        assert source("some/model").revisions == {step: branch}
 
     @pytest.mark.parametrize("error", [OFFLINE, TOO_MANY, ConnectionError("no route"), TimeoutError()])
     def test_a_hub_that_does_not_answer_leaves_the_cache(
         self, monkeypatch: pytest.MonkeyPatch, saved: dict[str, tuple[Path, PreTrainedModel]], error: Exception
     ) -> None:
         self.fail(monkeypatch, error)
-        refused(lambda: HubSource(parse_name("some/model")), type(error).__name__, NETWORK)
+        refused(lambda: source("some/model"), type(error).__name__, NETWORK)
         put("some/model", "step4", saved["before"][0])
-        assert HubSource(parse_name("some/model")).revisions == {4: "step4"}
+        assert source("some/model").revisions == {4: "step4"}
 
     @pytest.mark.parametrize(("error", "says"), [(GATED, "is gated"), (NO_REPOSITORY, "no such repository")])
     def test_a_hub_that_says_no_is_believed(
@@ -228,7 +231,7 @@ class TestWithAHub:
     ) -> None:
         put("some/model", "step4", saved["before"][0])
         self.fail(monkeypatch, error)
-        refused(lambda: HubSource(parse_name("some/model")), "some/model", says)
+        refused(lambda: source("some/model"), "some/model", says)
 
     def test_what_transformers_wraps_is_unwrapped(
         self, monkeypatch: pytest.MonkeyPatch, saved: dict[str, tuple[Path, PreTrainedModel]]
@@ -244,8 +247,8 @@ class TestWithAHub:
 
         with monkeypatch.context() as patch:
             patch.setattr(AutoConfig, "from_pretrained", gated)
-            refused(lambda: HubSource(parse_name("some/model")), "some/model@step0 is gated", "hf auth login")
-        source = HubSource(parse_name("some/model"))
+            refused(lambda: source("some/model"), "some/model@step0 is gated", "hf auth login")
+        opened = source("some/model")
         monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", gated)
         refused(lambda: source.load(0, CPU), "some/model@step0 is gated", "hf auth login")
 
@@ -292,9 +295,9 @@ class TestMessages:
         assert "cannot be loaded ([Errno 28] No space left on device)" in str(hub_error("some/model", full))
 
     def test_a_name_that_the_hub_forbids(self) -> None:
-        refused(lambda: HubSource(parse_name("a..b/c")), "a..b/c cannot be loaded", "repo_id")
+        refused(lambda: source("a..b/c"), "a..b/c cannot be loaded", "repo_id")
 
 
 def test_nothing_here_can_reach_a_network() -> None:
     with pytest.raises(subject.UserError, match=NETWORK):
-        HubSource(parse_name("EleutherAI/pythia-160m"))
+        source("EleutherAI/pythia-160m")

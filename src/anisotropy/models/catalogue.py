@@ -12,8 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anisotropy.errors import UserError
-
-Objective = Literal["causal", "masked"]
+from anisotropy.models.heads import Objective
 
 
 class Recipe(BaseModel):
@@ -154,17 +153,27 @@ def catalogue() -> Catalogue:
 
 
 class ModelName(BaseModel):
-    """A model as a user names it: ``mini-pythia`` or ``mini-pythia@1`` (training seed 1), a hub id, or a folder."""
+    """A model as a user names it: ``mini-pythia`` or ``mini-pythia@1`` (training seed 1), a hub id, or a folder.
+
+    Attributes:
+        kind: where it lives.
+        name: as in the catalogue, on the hub, or the folder's path.
+        seed: training seed of a miniature.
+        revisions: of a hub model, those that were named: branches, tags, commits, or patterns such as ``stage1-*``.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["miniature", "package", "hub", "folder"]
     name: str
     seed: int = 0
+    revisions: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """The name as written, the seed only where it is not 0."""
+        if self.revisions:
+            return f"{self.name}@{','.join(self.revisions)}"
         return f"{self.name}@{self.seed}" if self.seed else self.name
 
     @property
@@ -175,29 +184,35 @@ class ModelName(BaseModel):
             return f"{title}, seed {self.seed}" if self.seed else title
         if self.kind == "package":
             return catalogue().packages[self.name].title
-        return Path(self.name).name if self.kind == "folder" else self.name
+        return Path(self.name).name if self.kind == "folder" else self.label
+
+
+_REVISION = re.compile(r"(?!\d+$)[\w./*+-]+")  # a bare number would read like a training seed
 
 
 def parse_name(text: str) -> ModelName:
     """Decide what a model name means; nothing is loaded.
 
-    Catalogue names come first, then existing folders, then hub ids of the form ``owner/name``.
+    Catalogue names come first, then existing folders, then hub ids of the form ``owner/name``. After a hub model's name
+    may stand ``@`` and revisions, separated by commas: ``EleutherAI/pythia-160m@step1000,main``.
 
     Raises:
         UserError: none of these; the message lists the nearest catalogue names.
     """
-    base, _, seed = text.partition("@")
+    base, at, seed = text.partition("@")
+    revisions = tuple(seed.split(",")) if at else ()
     known = catalogue()
     if base in known.miniatures and re.fullmatch(r"\d*", seed):
         return ModelName(kind="miniature", name=base, seed=int(seed or 0))
     if text in known.packages:
         return ModelName(kind="package", name=text)
-    if text in known.hub:
-        return ModelName(kind="hub", name=text)
+    whole = all(map(_REVISION.fullmatch, revisions))
+    if base in known.hub and whole:
+        return ModelName(kind="hub", name=base, revisions=revisions)
     if text and Path(text).expanduser().is_dir():
         return ModelName(kind="folder", name=str(Path(text).expanduser()))
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not text.startswith("."):
-        return ModelName(kind="hub", name=text)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", base) and not text.startswith(".") and whole:
+        return ModelName(kind="hub", name=base, revisions=revisions)
     near = difflib.get_close_matches(base, known.names(), n=3, cutoff=0.4) or known.names()
     raise UserError(
         f"unknown model {text!r}: did you mean {', '.join(near)}? "

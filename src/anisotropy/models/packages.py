@@ -15,28 +15,22 @@ import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anisotropy.errors import UserError
 from anisotropy.files import locked, make_folder, replacing, write_json
 from anisotropy.models.catalogue import ModelName, PackagedModel, catalogue
-from anisotropy.models.checkpoints import (
-    INDEX,
-    Checkpoint,
-    CheckpointRecord,
-    load_model,
-    load_tokenizer,
-    quiet_transformers,
-    read_index,
-    weight_hash,
-)
+from anisotropy.models.folders import INDEX, read_index
+from anisotropy.models.loaded import Checkpoint
+from anisotropy.models.loading import load_model, load_tokenizer, quiet_transformers, weight_hash
+from anisotropy.models.records import UNKNOWN_STEP, CheckpointRecord, Source, no_such_step
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Report = Callable[[str], None]
-STEP = 0
+RELEASED = "released model"
 _WEIGHTS = "weights"
 _SPARE_BYTES = 100_000_000
 
@@ -122,7 +116,9 @@ def _entry(name: ModelName) -> PackagedModel:
 def _check_room(folder: Path, entry: PackagedModel) -> None:
     needed = entry.bytes_converted + _SPARE_BYTES
     if (free := shutil.disk_usage(make_folder(folder)).free) < needed:
-        raise UserError(f"{folder}: {needed / 1e6:,.0f} MB are needed for the converted weights, {free / 1e6:,.0f} free")
+        raise UserError(
+            f"{folder}: {needed / 1e6:,.0f} MB are needed for the converted weights, {free / 1e6:,.0f} free"
+        )
 
 
 def _check_file(file: Path, entry: PackagedModel) -> None:
@@ -173,10 +169,10 @@ def _forget_quantisation(model: PreTrainedModel) -> None:
         del model.config.quantization_config
 
 
-class PackageSource:
+class PackageSource(Source):
     """One checkpoint out of an installed package, converted when it is first asked for."""
 
-    def __init__(self, name: ModelName, root: Path, report: Report | None = None) -> None:
+    def __init__(self, name: ModelName, root: Path, dtype: str = "float32", report: Report | None = None) -> None:
         """Find the converted weights or the package they come from; nothing is converted yet.
 
         Raises:
@@ -184,7 +180,7 @@ class PackageSource:
         """
         self.name, self.unigram = name, None
         self.objective = _entry(name).objective
-        self._root, self._report = root, report or on_stderr
+        self._root, self._dtype, self._report = root, dtype, report or on_stderr
         if not is_converted(root, name):
             packaged_file(name)
 
@@ -193,12 +189,12 @@ class PackageSource:
         return convert(self.name, self._root, self._report)
 
     def _hash(self) -> str:
-        index: dict[str, Any] = read_index(self._weights.parent)
-        return index["weight_hash"]
+        return read_index(self._weights.parent)["weight_hash"]
 
     def records(self) -> list[CheckpointRecord]:
-        """The one checkpoint."""
-        return [CheckpointRecord(STEP, self._hash())]
+        """The one checkpoint; nobody says after how many steps."""
+        known = self._hash() if self._dtype == "float32" else None
+        return [CheckpointRecord(UNKNOWN_STEP, known, label=RELEASED)]
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The model's own tokenizer."""
@@ -210,10 +206,15 @@ class PackageSource:
 
     def load(self, step: int, device: torch.device) -> Checkpoint:
         """The checkpoint; its hash must be the one recorded when it was converted."""
-        if step != STEP:
-            raise UserError(f"{self.name.label} has one checkpoint, {STEP}; there is no {step}")
+        if step != UNKNOWN_STEP:
+            raise no_such_step(self.name.label, step, [UNKNOWN_STEP])
         model = load_model(str(self._weights), self.objective, device)
         found = weight_hash(model)
         if found != self._hash():
-            raise UserError(f"{self._weights}: weights differ from those converted; delete the folder and run again")
+            raise UserError(
+                f"{self._weights}: weights differ from those converted; delete {self._weights.parent} and run again"
+            )
+        if self._dtype != "float32":
+            model = load_model(str(self._weights), self.objective, device, self._dtype)
+            found = weight_hash(model)
         return Checkpoint(model, self.name.label, step, self.objective, self.tokenizer().mask_token_id, found)

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from anisotropy.models.heads import objective_of_heads
 from anisotropy.models.objectives import IGNORED
 
 PROBES = ("E0_in", "E0_out", "T1_in", "T1_out", "Tm", "Tl")
@@ -210,7 +211,7 @@ def _beside(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def is_causal(model: PreTrainedModel) -> bool:
     """Whether the model predicts the next token: then the last position of a sequence has no loss."""
-    return type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    return objective_of_heads([type(model).__name__]) == "causal"
 
 
 def batches(blocks: Sequence[np.ndarray], size: int, device: torch.device) -> Iterator[tuple[int, slice, torch.Tensor]]:

@@ -150,7 +150,7 @@ class Laboratory:
         """
         name = parse_name(model)
         quiet_transformers()
-        source = open_source(name, self.project.checkpoints, self.report)
+        source = open_source(name, self.project.checkpoints, report=self.report)
         records = {record.step: record for record in source.records()}
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)

@@ -91,7 +91,8 @@ class Session(Page):
         quiet_transformers()
         self._line: Any = None
         self._sources: dict[str, Source] = {
-            label: open_source(name, self._laboratory.project.checkpoints, self._report) for label, name in self._names.items()
+            label: open_source(name, self._laboratory.project.checkpoints, report=self._report)
+            for label, name in self._names.items()
         }
         self._measured: dict[str, Measured] = {}
 

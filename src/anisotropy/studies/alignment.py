@@ -29,8 +29,8 @@ from sklearn.exceptions import ConvergenceWarning
 from anisotropy.concepts.decompositions import METHODS, Decomposition, Method, decompose
 from anisotropy.concepts.matching import Matching, RotatedBaseline, absolute_correlations, match, rotated_baseline
 from anisotropy.concepts.semi_nmf import SemiNMF
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.objectives import inputs_and_labels, shuffled
 from anisotropy.models.probes import batches, capture_each, find_places
 from anisotropy.process import side_by_side
@@ -66,8 +66,8 @@ class Parameters(BaseModel):
 
     probe: str = "T1_in"
     components: int = Field(51, ge=4)
-    text_tokens: int = Field(5_120, gt=0)
-    tokens: int = Field(4_096, gt=0)
+    text_tokens: int = Field(8_448, gt=0)
+    tokens: int = Field(8_192, gt=0)
     groups: int = Field(5, ge=2)
     weight_seeds: int = Field(3, ge=1)
     weight_rows: int = Field(1_024, ge=16)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,8 +25,8 @@ from anisotropy.concepts.semi_nmf import SemiNMF
 from anisotropy.errors import UserError
 from anisotropy.geometry.dimension import effective_rank, graph_dimension, pca_components, twonn
 from anisotropy.geometry.moments import Moments
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.probes import batches, blocks_of, capture, find_places
 from anisotropy.process import side_by_side
 
@@ -63,7 +64,7 @@ class Parameters(BaseModel):
 
     concepts: int = Field(48, ge=12)
     rows: int = Field(8_192, ge=40)
-    text_tokens: int = Field(16_384, gt=0)
+    text_tokens: int = Field(12_288, gt=0)
     seeds: int = Field(3, ge=2)
     tol: float = Field(1e-3, gt=0)
     max_iter: int = Field(500, ge=1)
@@ -111,24 +112,21 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         arrays[f"{layer}_loss"] = np.array([fit.reconstruction_err_**2 / energy for fit in found])
         arrays[f"{layer}_iterations"] = np.array([fit.n_iter_ for fit in found])
         arrays[f"{layer}_converged"] = np.array([fit.converged_ for fit in found])
-        arrays |= _raw_measures(layer, rows, of_block, parameters)
         if layer in weights:
             arrays |= _weight_correlation(layer, found, fits["weight", layer], parameters)
     rows = layers[CARD_LAYER]
-    ica = decompose(
-        rows[: parameters.ica_rows].astype(np.float64),
-        "ica",
-        concept_count(parameters, rows.shape[1]),
-        tol=parameters.tol,
-        max_iter=100,
-    )
-    arrays["ica"], arrays["ica_converged"] = ica.components.astype(np.float32), np.array([ica.converged])
     arrays["tracked"] = rows[:_TRACKED]
-    ids = np.concatenate([block.ravel() for block in blocks])
-    fit = fits["activations", CARD_LAYER][0]
     shown = slice(0, parameters.card_rows)
-    codes = fit.transform(rows[shown])
-    arrays |= card_arrays(codes, ids, reservoir[shown], blocks[0].shape[1], parameters.examples)
+    fit = fits["activations", CARD_LAYER][0]
+
+    def cards() -> dict[str, np.ndarray]:
+        ids = np.concatenate([block.ravel() for block in blocks])
+        return card_arrays(fit.transform(rows[shown]), ids, reservoir[shown], blocks[0].shape[1], parameters.examples)
+
+    tasks: list[Callable[[], dict[str, np.ndarray]]] = [cards, partial(_independent, rows, parameters)]
+    tasks += [partial(_raw_measures, layer, each, of_block, parameters) for layer, each in layers.items()]
+    for found_arrays in side_by_side(lambda task: task(), tasks):
+        arrays |= found_arrays
     head = checkpoint.model.get_output_embeddings()
     if head is not None and head.weight.shape[1] == rows.shape[1]:
         matrix = head.weight.detach().cpu().numpy().astype(np.float64)
@@ -227,6 +225,18 @@ def _factorise(
         found = side_by_side(fit, tasks, 1 if device.type == "cuda" else None)
     fitted = dict(zip(tasks, found, strict=True))
     return {key: [fitted[key, seed] for seed in range(parameters.seeds)] for key in jobs}
+
+
+def _independent(rows: np.ndarray, parameters: Parameters) -> dict[str, np.ndarray]:
+    """Independent components of the first rows, for comparison."""
+    found = decompose(
+        rows[: parameters.ica_rows].astype(np.float64),
+        "ica",
+        concept_count(parameters, rows.shape[1]),
+        tol=parameters.tol,
+        max_iter=100,
+    )
+    return {"ica": found.components.astype(np.float32), "ica_converged": np.array([found.converged])}
 
 
 def _raw_measures(layer: str, rows: np.ndarray, of_block: np.ndarray, parameters: Parameters) -> dict[str, np.ndarray]:

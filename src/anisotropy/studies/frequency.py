@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedModel
 
 from anisotropy.geometry.isotropy import mean_cosine
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.probes import batches, capture, find_places
 from anisotropy.statistics import CorrelationKind, correlation, pearson, permutation_null
 from anisotropy.studies.course import Weighting, checkpoint_weights

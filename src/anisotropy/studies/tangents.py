@@ -23,8 +23,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from anisotropy.geometry.moments import Moments
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.objectives import inputs_and_labels, shuffled
 from anisotropy.models.probes import Capture, capture_each, find_places, is_causal
 from anisotropy.models.readers import find_readers

@@ -32,8 +32,8 @@ from anisotropy.errors import UserError
 from anisotropy.geometry.left_out import left_out_shares, subspace_shares
 from anisotropy.geometry.moments import Moments
 from anisotropy.geometry.subspaces import principal_basis
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.statistics import correlation, pearson, permutation_null
 from anisotropy.studies.course import Weighting, stage_steps
 from anisotropy.studies.frequency import embedding_matrices, matrices, study_tokens
