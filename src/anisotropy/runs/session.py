@@ -178,8 +178,7 @@ class Session(Page):
         rows = []
         for label, name in self._names.items():
             known = catalogue()
-            of_kind = {"miniature": known.miniatures, "package": known.packages, "hub": known.hub}
-            entry = of_kind[name.kind].get(name.name) if name.kind in of_kind else None
+            entry = known.miniatures.get(name.name) or known.packages.get(name.name) or known.hub.get(name.name)
             role = "control" if label in self.controls.values() else self._sources[label].objective
             rows.append({"model": self.title(label), "role": role, "what it is": entry.note if entry else name.name})
         return pd.DataFrame(rows)
