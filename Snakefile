@@ -1,9 +1,11 @@
-# Checkpoints → collections → executed notebooks → book, for one set of experiments.yml (`--config set=smoke`).
+# Checkpoints → collections → executed notebooks → book, for one set of experiments.yml on its own models or on others.
+# `anisotropy book` and `anisotropy sweep` start it: they note in _build/NAME/selection.json what the build is about.
 #
 # Checkpoints and results resume and are keyed by content, so they are never outputs (Snakemake would delete them): each
 # step leaves a stamp. A stamp without its checkpoints is removed here, so that deleting a folder is enough to redo it.
 
 import re
+import shlex
 from pathlib import Path
 
 from anisotropy.models.catalogue import catalogue, parse_name
@@ -12,13 +14,20 @@ from anisotropy.provenance import imported_modules, module_file
 from anisotropy.runs.experiments import load_experiments, notebook_path
 from anisotropy.runs.gate import imports_of
 from anisotropy.runs.project import find_project
+from anisotropy.runs.selection import file_name, prepare, read_selection
 
 PROJECT = find_project(Path(workflow.basedir))
+if "build" not in config:  # started by hand
+    config["build"] = prepare(PROJECT, config.get("set", "laptop")).name
+SELECTION = read_selection(PROJECT, config["build"])
 EXPERIMENTS = load_experiments(PROJECT.root)
-SET_NAME = config.get("set", "laptop")
-SET = EXPERIMENTS.get_set(SET_NAME)
-BUILD = f"_build/{SET_NAME}"
+SET = SELECTION.chosen(PROJECT)
+BUILD = f"_build/{SELECTION.name}"
+MODELS = {file_name(model): model for model in SET.all_models()}
 MINIATURES = [model for model in SET.all_models() if parse_name(model).kind == "miniature"]
+INSTEAD = " ".join(f"--models {shlex.quote(model)}" for model in SELECTION.models)
+# A job on a cluster has the threads that the profile gives it.
+HERE = SELECTION.unit == "model"
 
 
 def sources(*modules):
@@ -36,24 +45,54 @@ def pretrained(model):
 
 
 def measured(model):
-    return f"{BUILD}/stamps/measured-{model.replace('/', '--')}"
+    return f"{BUILD}/stamps/measured-{file_name(model)}"
 
 
-for model in MINIATURES:
+def needed_first(model):
+    return [pretrained(model)] if model in MINIATURES else []
+
+
+def requests(model):
+    return EXPERIMENTS.requests_of(SELECTION.set_name, model, SELECTION.models)
+
+
+def requests_by_step(model):
+    steps = list(SELECTION.steps[model])
+    return EXPERIMENTS.requests_by_step(SELECTION.set_name, model, steps, SELECTION.models)
+
+
+def studies_of(requests):
+    return sources(*(f"anisotropy.studies.{study}" for study, _ in requests))
+
+
+for model in MINIATURES if workflow.is_main_process else []:
     if not read_index(miniature_folder(PROJECT.checkpoints, parse_name(model))).get("complete"):
         Path(pretrained(model)).unlink(missing_ok=True)
 
 
 wildcard_constraints:
-    model="|".join(SET.all_models()).replace("/", "--") or "none",
+    model="|".join(map(re.escape, {**MODELS, **dict.fromkeys(MINIATURES)})) or "none",
+    step=r"\d+",
     notebook="|".join(SET.notebooks),
 
 
-rule all:
+localrules:
+    book,
+    measurements,
+    collect,
+    site,
+
+
+rule book:
     input:
         [measured(model) for model in SET.all_models()],
         expand(f"{BUILD}/executed/notebooks/{{notebook}}.ipynb", notebook=SET.notebooks),
         f"{BUILD}/stamps/site",
+
+
+rule measurements:
+    input:
+        [measured(model) for model in SET.all_models()],
 
 
 rule pretrain:
@@ -63,27 +102,52 @@ rule pretrain:
         touch("_build/stamps/pretrained-{model}"),
     params:
         recipe=lambda wildcards: catalogue().miniatures[parse_name(wildcards.model).name].recipe.model_dump_json(),
-    threads: workflow.cores
+    threads: workflow.cores if HERE else 1
     shell:
         "anisotropy pretrain {wildcards.model}"
 
 
-rule measure:
-    input:
-        lambda wildcards: [pretrained(wildcards.model)] if wildcards.model in MINIATURES else [],
-        lambda wildcards: sources(*(f"anisotropy.studies.{study}" for study, _ in requests(wildcards.model))),
-    output:
-        touch(f"{BUILD}/stamps/measured-{{model}}"),
-    params:
-        requests=lambda wildcards: str(requests(wildcards.model)),
-        model=lambda wildcards: wildcards.model.replace("--", "/"),
-    threads: workflow.cores
-    shell:
-        "anisotropy measure --model {params.model} --set {SET_NAME}"
+if SELECTION.unit == "model":
 
+    rule measure:
+        input:
+            lambda wildcards: needed_first(MODELS[wildcards.model]),
+            lambda wildcards: studies_of(requests(MODELS[wildcards.model])),
+        output:
+            touch(f"{BUILD}/stamps/measured-{{model}}"),
+        params:
+            requests=lambda wildcards: str(requests(MODELS[wildcards.model])),
+            checkpoints=lambda wildcards: str(SELECTION.steps[MODELS[wildcards.model]]),
+            model=lambda wildcards: MODELS[wildcards.model],
+        threads: workflow.cores
+        shell:
+            "anisotropy measure --model {params.model:q} --set {SELECTION.set_name} {INSTEAD}"
 
-def requests(model):
-    return EXPERIMENTS.requests_of(SET_NAME, model.replace("--", "/"))
+else:
+
+    rule measure:
+        input:
+            lambda wildcards: needed_first(MODELS[wildcards.model]),
+            lambda wildcards: studies_of(requests_by_step(MODELS[wildcards.model])[int(wildcards.step)]),
+        output:
+            touch(f"{BUILD}/stamps/measured-{{model}}.steps/{{step}}"),
+        params:
+            requests=lambda wildcards: str(requests_by_step(MODELS[wildcards.model])[int(wildcards.step)]),
+            checkpoint=lambda wildcards: SELECTION.steps[MODELS[wildcards.model]][int(wildcards.step)],
+            model=lambda wildcards: MODELS[wildcards.model],
+        threads: 1
+        shell:
+            "anisotropy measure --model {params.model:q} --set {SELECTION.set_name} {INSTEAD}"
+            " --checkpoint {wildcards.step}"
+
+    rule collect:
+        input:
+            lambda wildcards: [
+                f"{BUILD}/stamps/measured-{wildcards.model}.steps/{step}"
+                for step in requests_by_step(MODELS[wildcards.model])
+            ],
+        output:
+            touch(f"{BUILD}/stamps/measured-{{model}}"),
 
 
 rule notebook:
@@ -95,10 +159,11 @@ rule notebook:
         f"{BUILD}/executed/notebooks/{{notebook}}.ipynb",
     params:
         parameters=lambda wildcards: str(SET.notebooks[wildcards.notebook]),
+        instead=lambda wildcards: INSTEAD if SET.models(wildcards.notebook) else "",
     # Everything is measured by now; what a page computes hardly uses a second core.
-    threads: max(1, workflow.cores // 2)
+    threads: max(1, workflow.cores // 2) if HERE else 1
     shell:
-        "anisotropy run {input.notebook} --set {SET_NAME} --output {output}"
+        "anisotropy run {input.notebook} --set {SELECTION.set_name} {params.instead} --output {output}"
 
 
 rule site:
@@ -112,4 +177,4 @@ rule site:
     output:
         touch(f"{BUILD}/stamps/site"),
     shell:
-        "anisotropy site --set {SET_NAME}"
+        "anisotropy site --set {SELECTION.set_name} {INSTEAD}"

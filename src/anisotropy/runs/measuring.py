@@ -132,15 +132,23 @@ class Laboratory:
         """What is kept of a study under these parameters, whatever the model; nothing is loaded or measured."""
         return self.store.kept(study, parameters.model_dump(mode="json"), source_hash(f"anisotropy.studies.{study}"))
 
-    def measure_all(self, model: str, requests: Sequence[Request], checkpoints: Steps = "all") -> list[Measured]:
+    def measure_all(
+        self,
+        model: str,
+        requests: Sequence[Request],
+        checkpoints: Steps = "all",
+        choices: Sequence[Sequence[Steps]] | None = None,
+    ) -> list[Measured]:
         """Collect several studies of one model, each checkpoint loaded once and only if something is missing.
 
-        A killed call loses at most the checkpoint it was at; processes that measure the same model take turns.
+        A killed call loses at most the checkpoint it was at; processes that come to the same weights take turns.
 
         Args:
             model: a name as :func:`anisotropy.models.catalogue.parse_name` reads it.
             requests: studies, each with its parameters.
             checkpoints: which ones, see :func:`anisotropy.models.checkpoints.select_steps`.
+            choices: for each request, at which checkpoints its notebooks read it; by default at all. A checkpoint that
+                is listed in ``checkpoints`` and read by no notebook is measured for every request.
 
         Returns:
             What was found for each request, in their order.
@@ -156,11 +164,15 @@ class Laboratory:
         text = self.text(source)
         asked, requests = requests, [(study, limited(parameters, name)) for study, parameters in requests]
         found = [Measured(name, source.objective, []) for _ in requests]
-        for (_, wanted), (_, used), measured in zip(asked, requests, found, strict=True):
-            measured.notes.extend(_limits(name, wanted, used))
-        with locked(self.project.results / f".{name.label.replace('/', '--')}.lock"):
-            for number, step in enumerate(steps, 1):
-                self._checkpoint(source, records[step], text, requests, found, f"checkpoint {number} of {len(steps)}")
+        for (_, full), (_, used), measured in zip(asked, requests, found, strict=True):
+            measured.notes.extend(_limits(name, full, used))
+        pairs = list(zip(requests, found, strict=True))
+        needed = [needed_steps(list(records), of_one, name.label) for of_one in choices or [["all"]] * len(requests)]
+        wanted = {step: [pair for pair, at in zip(pairs, needed, strict=True) if step in at] for step in steps}
+        if checkpoints == "all":
+            wanted = {step: of_step for step, of_step in wanted.items() if of_step}
+        for number, (step, of_step) in enumerate(wanted.items(), 1):
+            self._checkpoint(source, records[step], text, of_step or pairs, f"checkpoint {number} of {len(wanted)}")
         return found
 
     def _checkpoint(
@@ -168,34 +180,35 @@ class Laboratory:
         source: Source,
         record: CheckpointRecord,
         text: StudyText,
-        requests: Sequence[Request],
-        found: Sequence[Measured],
+        pairs: Sequence[tuple[Request, Measured]],
         where: str,
     ) -> None:
         label, step = source.name.label, record.step
-        checkpoint = None
-        if record.weight_hash is None or any(
-            self._key(study, parameters, record.weight_hash, text) not in self.store for study, parameters in requests
-        ):
-            checkpoint = source.load(step, self.device)
+        checkpoint = source.load(step, self.device) if record.weight_hash is None else None
         weights = checkpoint.weight_hash if checkpoint else record.weight_hash
         assert weights is not None
-        for (study, parameters), measured in zip(requests, found, strict=True):
-            twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
-            if twin is not None:
-                measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
-                continue
-            key = self._key(study, parameters, weights, text)
-            if key not in self.store:
-                assert checkpoint is not None
-                started = time.perf_counter()
-                arrays = _module(study).collect(checkpoint, text, parameters)
-                seconds = time.perf_counter() - started
-                about = provenance(str(checkpoint.model.device), seconds)
-                self.store.write(key, Collection(label, step, weights, arrays, about))
-                self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
-            measured.collections.append(self.store.read(key, label, step))
-            measured.loaded += checkpoint is not None
+        # By weights, not by model and step: an untrained control is its model under another name.
+        with locked(self.project.results / f".weights-{weights[:32]}.lock"):
+            if checkpoint is None and any(
+                self._key(study, parameters, weights, text) not in self.store for (study, parameters), _ in pairs
+            ):
+                checkpoint = source.load(step, self.device)
+            for (study, parameters), measured in pairs:
+                twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
+                if twin is not None:
+                    measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                    continue
+                key = self._key(study, parameters, weights, text)
+                if key not in self.store:
+                    assert checkpoint is not None
+                    started = time.perf_counter()
+                    arrays = _module(study).collect(checkpoint, text, parameters)
+                    seconds = time.perf_counter() - started
+                    about = provenance(str(checkpoint.model.device), seconds)
+                    self.store.write(key, Collection(label, step, weights, arrays, about))
+                    self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+                measured.collections.append(self.store.read(key, label, step))
+                measured.loaded += checkpoint is not None
 
     def _key(self, study: str, parameters: BaseModel, weight_hash: str, text: StudyText) -> Key:
         code = source_hash(f"anisotropy.studies.{study}")
@@ -208,6 +221,11 @@ class Laboratory:
         if digest not in self._texts:
             self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
         return self._texts[digest]
+
+
+def needed_steps(available: Sequence[int], choices: Sequence[Steps], label: str) -> list[int]:
+    """The checkpoints that any of several choices takes, in order; see `select_steps` of the checkpoints."""
+    return sorted({step for choice in choices for step in select_steps(list(available), choice, label)})
 
 
 def choose_device(device: str = "auto") -> torch.device:

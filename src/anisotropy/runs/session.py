@@ -14,7 +14,8 @@ from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue, parse_name
 from anisotropy.models.checkpoints import Source, open_source, quiet_transformers
 from anisotropy.models.corpus import EMBEDDED
-from anisotropy.provenance import git_revision, versions
+from anisotropy.provenance import git_revision, source_hash, versions
+from anisotropy.report.verdict_data import PROVENANCE, VERSION
 from anisotropy.runs.measuring import Laboratory, Measured, Steps, study_parameters
 from anisotropy.runs.project import find_project
 from anisotropy.studies.results import Collection
@@ -32,7 +33,23 @@ class Page:
 
     def finish(self) -> None:
         """Show where the page's numbers come from; the last call of every notebook."""
-        display(Markdown("\n".join(["**Where these numbers come from**", "", *self._origins(), self._made()])))
+        shown = "\n".join(["**Where these numbers come from**", "", *self._origins(), self._made()])
+        display({"text/markdown": shown, "text/plain": shown, PROVENANCE: self.provenance()}, raw=True)
+
+    def provenance(self) -> dict[str, Any]:
+        """Where the page's numbers come from, as data: versions, revision, date, seconds, and models where it has any.
+
+        The date is that of now, the seconds those since the page began.
+        """
+        return {
+            "version": VERSION,
+            "package": versions(["anisotropy"])["anisotropy"],
+            "revision": git_revision(),
+            "libraries": versions(("torch", "transformers", "numpy", "scipy", "pandas")),
+            "executed": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - self._started, 1),
+            "models": [],
+        }
 
     def _origins(self) -> list[str]:
         return ["Computed on this page from its parameters; no model and no text takes part.", ""]
@@ -95,6 +112,7 @@ class Session(Page):
             for label, name in self._names.items()
         }
         self._measured: dict[str, Measured] = {}
+        self._studies: set[str] = set()
 
     def _controlled(self, control: ModelName) -> str:
         entry = catalogue().miniatures.get(control.name)
@@ -131,6 +149,7 @@ class Session(Page):
             UserError: a parameter that the study refuses, a missing or damaged checkpoint.
         """
         checked = study_parameters(study, parameters)
+        self._studies.add(study)
         started, controls = time.perf_counter(), set(self.controls.values())
         found = {}
         for label in self._names:
@@ -190,6 +209,27 @@ class Session(Page):
             "tokens counted": int(counts.sum()),
             "vocabulary size": len(counts),
             "never seen": int((counts == 0).sum()),
+        }
+
+    def provenance(self) -> dict[str, Any]:
+        """As of a page without models, and for every model which checkpoints, measured where and when."""
+        return super().provenance() | {
+            "corpus": self.corpus,
+            "studies": {study: source_hash(f"anisotropy.studies.{study}") for study in sorted(self._studies)},
+            "models": [
+                {
+                    "model": label,
+                    "title": self.title(label),
+                    "kind": self._names[label].kind,
+                    "training_seed": self._names[label].seed if self._names[label].kind == "miniature" else None,
+                    "objective": measured.objective,
+                    "control": label in self.controls.values(),
+                    "steps": [collection.step for collection in measured.collections],
+                    "devices": sorted({str(one.provenance["device"]) for one in measured.collections}),
+                    "measured": max((str(one.provenance["date"]) for one in measured.collections), default=None),
+                }
+                for label, measured in self._measured.items()
+            ],
         }
 
     def _origins(self) -> list[str]:

@@ -26,6 +26,7 @@ from transformers import PreTrainedModel
 
 from anisotropy.geometry.isotropy import mean_cosine
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.labels import split_label
 from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.probes import batches, capture, find_places
 from anisotropy.statistics import CorrelationKind, correlation, pearson, permutation_null
@@ -343,9 +344,9 @@ def summarise(
     frames = []
     for label, of_model in collections.items():
         table = correlations(token_distances(of_model, weighting, minimum_count), draws=draws, seed=seed)
-        base, _, training_seed = label.partition("@")
-        table.insert(0, "model", base)
-        table.insert(1, "seed", int(training_seed or 0))
+        name, training_seed = split_label(label)
+        table.insert(0, "model", name)
+        table.insert(1, "seed", training_seed)
         frames.append(table)
     return pd.concat(frames, ignore_index=True)
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 
 from anisotropy.errors import UserError
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.models.labels import names_of, names_of_controls
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.report.tables import signed
 
 C1_THRESHOLD = -0.1
@@ -32,6 +33,7 @@ def reading_name(centroid: str, matrix: str) -> str:
     return centroid if centroid == "occurrences" else f"{centroid} ({matrix})"
 
 
+@on_each_seed
 def frequent_tokens_confined(
     table: pd.DataFrame, controls: Mapping[str, str], decoders: Collection[str] = (), kind: str = "pearson"
 ) -> list[Verdict]:
@@ -45,8 +47,8 @@ def frequent_tokens_confined(
 
     Args:
         table: what :func:`anisotropy.studies.frequency.summarise` returned, controls' rows included.
-        controls: name of the shuffled-label run by model, as in the table's ``model`` column.
-        decoders: models the printed value speaks of (causal ones); only for them an estimate can be near it.
+        controls: label of the shuffled-label run by label of the model.
+        decoders: labels of the causal models, of which the printed value speaks; only theirs can be near it.
         kind: ``"pearson"`` as the paper, or ``"spearman"``.
 
     Returns:
@@ -58,6 +60,7 @@ def frequent_tokens_confined(
     needed = {"model", "seed", "centroid", "matrix", "stage", "value", "kind", "estimate", "low", "high"}
     if missing := needed - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
+    controls, decoders = names_of_controls(controls), names_of(decoders)
     rows = table[(table["value"] == "distance") & (table["kind"] == kind)]
     models = [model for model in dict.fromkeys(table["model"]) if model not in set(controls.values())]
     return [
