@@ -123,7 +123,7 @@ def draw_distance(
         value: ``"distance"`` or ``"relative"``.
     """
     panels = [
-        (model, matrix, rows)
+        (model, str(matrix), rows)
         for model, table in tokens.items()
         for matrix, rows in table[(table["centroid"] == centroid) & (table["stage"] == "trained")].groupby("matrix")
     ]

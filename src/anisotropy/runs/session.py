@@ -238,9 +238,10 @@ class Session(Page):
             collections = measured.collections
             devices = sorted({str(collection.provenance["device"]) for collection in collections})
             dates = sorted(str(collection.provenance["date"])[:10] for collection in collections)
-            steps = [collection.step for collection in collections]
+            names = {record.step: record.label or f"{record.step}" for record in self._sources[label].records()}
+            ends = dict.fromkeys(names.get(one.step, f"{one.step}") for one in (collections[0], collections[-1]))
             rows.append(
-                f"| {self.title(label)} | {measured.objective} | {len(steps)} ({steps[0]} … {steps[-1]}) "
+                f"| {self.title(label)} | {measured.objective} | {len(collections)} ({' … '.join(ends)}) "
                 f"| {self._names[label].seed if self._names[label].kind == 'miniature' else '–'} "
                 f"| {', '.join(devices)} | {dates[-1]} |"
             )
