@@ -13,7 +13,7 @@ from typing import Literal
 from anisotropy.errors import UserError
 from anisotropy.files import write_json
 from anisotropy.models.catalogue import catalogue, parse_name
-from anisotropy.models.checkpoints import open_source
+from anisotropy.models.checkpoints import UNKNOWN_STEP, open_source
 from anisotropy.provenance import digest_of
 from anisotropy.runs.experiments import Set, load_experiments
 from anisotropy.runs.project import Project
@@ -125,6 +125,9 @@ def _steps(project: Project, model: str, unit: Unit) -> dict[int, str]:
     name = parse_name(model)
     if name.kind == "miniature":
         return dict.fromkeys(catalogue().miniatures[name.name].recipe.checkpoint_steps(), "")
+    if name.kind == "package":
+        open_source(name, project.checkpoints)  # where it is not installed, that is said before anything runs
+        return {UNKNOWN_STEP: catalogue().packages[name.name].sha256}
     if name.kind == "hub" and unit == "model":
         return {}
     records = open_source(name, project.checkpoints).records()
