@@ -84,7 +84,7 @@ def trend_points(
             colour, marker = styles[str(method)]
             axis.plot(place, float(here["rho"].loc[method]), color=colour, marker=marker, markersize=7)
         _name_places(axis, list(here.index))
-        axis.set(title=f"{title}: {name}", ylabel="ρ", ylim=(-1, 1))
+        axis.set(title=f"{title}: {name}", ylabel="ρ", ylim=(-1.1, 1.1))
         words.append(f"{name}: {_listed(here['rho'])}")
     figure.legend(handles=[Line2D([], [], color=CONTROL, linestyle=":", label="the rule's threshold")], **_BELOW)
     return figure, f"Rank correlation of concept rank with alignment, {title}, one checkpoint. {'; '.join(words)}."
