@@ -14,6 +14,7 @@ from anisotropy.models.packages import is_converted
 from anisotropy.provenance import imported_modules, module_file
 from anisotropy.runs.experiments import load_experiments, notebook_path
 from anisotropy.runs.gate import imports_of
+from anisotropy.runs.measuring import Laboratory
 from anisotropy.runs.project import find_project
 from anisotropy.runs.selection import file_name, prepare, read_selection
 
@@ -55,8 +56,9 @@ def converted(model):
 
 
 def needed_first(model):
-    made = pretrained if model in MINIATURES else converted if model in PACKAGED else None
-    return [made(model)] if made else []
+    if model in TRAINED_HERE:
+        return [pretrained(model)]
+    return [converted(model)] if model in UNPACKED_HERE else []
 
 
 def requests(model):
@@ -72,8 +74,24 @@ def studies_of(requests):
     return sources(*(f"anisotropy.studies.{study}" for study, _ in requests))
 
 
+def is_complete(model):
+    return bool(read_index(miniature_folder(PROJECT.checkpoints, parse_name(model))).get("complete"))
+
+
+def is_recorded(model):
+    """Whether imported results are all that the book needs of a miniature."""
+    demands = EXPERIMENTS.demands(SELECTION.set_name, model, SELECTION.models)
+    return Laboratory(PROJECT).is_measured(model, *zip(*demands))
+
+
+TRAINED_HERE = [model for model in MINIATURES if is_complete(model) or not is_recorded(model)]
+
+UNPACKED_HERE = [
+    model for model in PACKAGED if is_converted(PROJECT.checkpoints, parse_name(model)) or not is_recorded(model)
+]
+
 for model in MINIATURES if workflow.is_main_process else []:
-    if not read_index(miniature_folder(PROJECT.checkpoints, parse_name(model))).get("complete"):
+    if not is_complete(model):
         Path(pretrained(model)).unlink(missing_ok=True)
 for model in PACKAGED if workflow.is_main_process else []:
     if not is_converted(PROJECT.checkpoints, parse_name(model)):

@@ -117,6 +117,8 @@ def convert(names: tuple[str, ...]) -> None:
     "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
+@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
+@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -126,6 +128,8 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
+    dtype: str,
+    evict: bool,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name
@@ -144,8 +148,10 @@ def measure(
     project = find_project()
     experiments = load_experiments(project.root) if set_name else None
     labels = split_models(names, project.root)
+    laboratory = Laboratory(project, corpus=corpus, device=device, dtype=dtype, evict=evict, report=click.echo)
+    for name in labels:
+        laboratory.check_checkpoints(name, list(steps) or "all")
     keep_freed_memory()
-    laboratory = Laboratory(project, corpus=corpus, device=device, report=click.echo)
     for name in labels:
         choices = None
         if experiments and set_name:
@@ -347,6 +353,41 @@ def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
         click.echo(f"scorecard: {file}")
 
 
+@main.command()
+@_SET
+@_MODELS
+@click.option("--offline", is_flag=True, help="Do not ask the hub for sizes; go by the catalogue.")
+@click.option("--bandwidth", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="MB/s.")
+@click.option("--json", "as_json", is_flag=True, help="Everything as JSON, sizes in bytes and times in seconds.")
+@_one_line_errors
+def plan(set_name: str, models: tuple[str, ...], offline: bool, bandwidth: float, as_json: bool) -> None:
+    """Say what a set will cost before anything runs: download, disk, memory and time of each job.
+
+    A job is a study on the checkpoints of one model; its disk and time are those of all its checkpoints that are not
+    measured yet. Nothing is loaded and nothing but small files is downloaded.
+
+    \b
+    anisotropy plan --set paper
+    anisotropy plan -m pythia-160m
+    anisotropy plan --set smoke -m path/to/run --json
+    """
+    import json
+
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.machine import this_machine
+    from anisotropy.runs.plan import make_plan
+    from anisotropy.runs.plan_table import as_text
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
+
+    project = find_project()
+    experiments = load_experiments(project.root)
+    experiments.get_set(set_name)
+    labels = split_models(models, project.root)
+    found = make_plan(project, experiments, set_name, labels, this_machine(project.results), ask_hub=not offline)
+    click.echo(json.dumps(found.as_data(), indent=1) if as_json else as_text(found, bandwidth * 1e6))
+
+
 @main.group()
 def results() -> None:
     """List, export and import what has been measured."""
@@ -366,19 +407,49 @@ def list_results() -> None:
 
 @results.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--set", "set_name", default=None, help="Only what the notebooks of this set of experiments.yml read.")
+@click.option("-m", "--models", multiple=True, help="Only results of these models; may be repeated, or with commas.")
 @_one_line_errors
-def export(file: Path) -> None:
-    """Write all collections into one FILE."""
-    click.echo(f"{_store().export(file)} collections in {file}")
+def export(file: Path, set_name: str | None, models: tuple[str, ...]) -> None:
+    """Write results, and what is recorded of their models, into one FILE.
+
+    With it another machine makes the book without the models: `anisotropy results import FILE`, then
+    `anisotropy book`.
+    """
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
+    from anisotropy.runs.sharing import export_results
+
+    project = find_project()
+    labels = split_models(models, project.root)
+    requests = load_experiments(project.root).plain_requests(set_name, labels) if set_name else None
+    done = export_results(project.results, file, models=labels, requests=requests)
+    click.echo(f"{file}: {done.collections} collections of {', '.join(done.models)} ({done.size / 2**20:.1f} MB)")
 
 
 @results.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
 @_one_line_errors
 def import_results(file: Path) -> None:
-    """Take in the collections of FILE; what is here already stays."""
-    new, known = _store().import_from(file)
-    click.echo(f"{new} new collections, {known} were here already")
+    """Take in the results of FILE; what is here already stays as it is."""
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.sharing import import_results as take_in
+
+    done = take_in(find_project().results, file)
+    total = done.new + done.known
+    click.echo(f"{done.new} new collections, {done.known} were here already")
+    if done.usable < total:
+        click.echo(
+            f"{total - done.usable} of {total} were measured with another version of the code: this version does not "
+            "read them, and measures again what it needs"
+        )
+    if done.models:
+        click.echo(f"recorded now: {', '.join(done.models)}")
+    if done.other_runs:
+        click.echo(
+            f"{', '.join(done.other_runs)}: trained here too, with other weights; pages keep to the run of this machine"
+        )
 
 
 def _store() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -85,8 +86,12 @@ class HubModel(BaseModel):
     branch: str
     tokenizer: str | None = None
     paper: bool = False
+    figures_only: bool = False
     note: str = ""
     unconfirmed: tuple[str, ...] = ()
+
+
+_TEXT = ("tokens", "text_tokens")  # the studies' parameters that say how much text is read
 
 
 class PackagedModel(BaseModel):
@@ -117,7 +122,14 @@ class PackagedModel(BaseModel):
     layers: int
     vocabulary: int
     tied: bool
+    intermediate_size: int
+    heads: int
+    key_values: int
     text_tokens: int = Field(gt=0)
+
+    def limit(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """A study's parameters as this model is measured with: those that say how much text is read have a limit."""
+        return {name: min(value, self.text_tokens) if name in _TEXT else value for name, value in parameters.items()}
 
 
 class Catalogue(BaseModel):
@@ -139,6 +151,11 @@ class Catalogue(BaseModel):
     def names(self) -> list[str]:
         """Every catalogue name, miniatures first."""
         return [*self.miniatures, *self.packages, *self.hub]
+
+    def paper(self, tables: bool = False) -> list[str]:
+        """The models that the paper uses, or those of its tables: one of them is in a figure only."""
+        used = {name: entry for name, entry in self.hub.items() if entry.paper}
+        return [name for name, entry in used.items() if not (tables and entry.figures_only)]
 
     def control(self, name: str) -> str | None:
         """The name of the shuffled-label control of a miniature, if there is one."""
@@ -173,7 +190,7 @@ class ModelName(BaseModel):
     def label(self) -> str:
         """The name as written, the seed only where it is not 0."""
         if self.revisions:
-            return f"{self.name}@{','.join(self.revisions)}"
+            return f"{self.name}@{'+'.join(self.revisions)}"
         return f"{self.name}@{self.seed}" if self.seed else self.name
 
     @property
@@ -187,20 +204,20 @@ class ModelName(BaseModel):
         return Path(self.name).name if self.kind == "folder" else self.label
 
 
-_REVISION = re.compile(r"(?!\d+$)[\w./*+-]+")  # a bare number would read like a training seed
+_REVISION = re.compile(r"(?!\d+$)[\w./*-]+")  # a bare number would read like a training seed
 
 
 def parse_name(text: str) -> ModelName:
     """Decide what a model name means; nothing is loaded.
 
     Catalogue names come first, then existing folders, then hub ids of the form ``owner/name``. After a hub model's name
-    may stand ``@`` and revisions, separated by commas: ``EleutherAI/pythia-160m@step1000,main``.
+    may stand ``@`` and revisions with ``+`` between them: ``EleutherAI/pythia-160m@step1000+main``.
 
     Raises:
         UserError: none of these; the message lists the nearest catalogue names.
     """
     base, at, seed = text.partition("@")
-    revisions = tuple(seed.split(",")) if at else ()
+    revisions = tuple(seed.split("+")) if at else ()
     known = catalogue()
     if base in known.miniatures and re.fullmatch(r"\d*", seed):
         return ModelName(kind="miniature", name=base, seed=int(seed or 0))

@@ -45,6 +45,7 @@ __all__ = [
     "PackageSource",
     "Source",
     "cached_revisions",
+    "check_checkpoints",
     "check_dtype",
     "expected_minutes",
     "load_model",
@@ -60,7 +61,12 @@ __all__ = [
 
 
 def open_source(
-    name: ModelName, root: Path, dtype: str = "float32", report: Callable[[str], None] | None = None
+    name: ModelName,
+    root: Path,
+    *,
+    dtype: str = "float32",
+    evict: bool = False,
+    report: Callable[[str], None] | None = None,
 ) -> Source:
     """Find a model's checkpoints without loading any; torch is not imported.
 
@@ -68,6 +74,7 @@ def open_source(
         name: the parsed name.
         root: folder of the checkpoints made here.
         dtype: floating point type to load them in, one of ``DTYPES``.
+        evict: delete weights from the hub's cache once they are loaded, unless they were there before.
         report: receives a line where a checkpoint has to be made first.
 
     Raises:
@@ -76,8 +83,17 @@ def open_source(
     """
     check_dtype(dtype)
     if name.kind == "package":
-        return PackageSource(name, root, dtype, report)
+        return PackageSource(name, root, dtype=dtype, report=report)
     if name.kind == "hub":
-        return HubSource(name, root, dtype)
+        return HubSource(name, root, dtype=dtype, evict=evict)
     folder = miniature_folder(root, name) if name.kind == "miniature" else Path(name.name)
-    return FolderSource(name, folder, dtype)
+    return FolderSource(name, folder, dtype=dtype)
+
+
+def check_checkpoints(name: ModelName, choice: str | int | list[int], root: Path, dtype: str = "float32") -> None:
+    """Find out about a mistyped model, revision or step before anything slow is imported.
+
+    Raises:
+        UserError: as :func:`open_source` and :func:`select_steps`.
+    """
+    select_steps([record.step for record in open_source(name, root, dtype=dtype).records()], choice, name.label)

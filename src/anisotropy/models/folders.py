@@ -13,6 +13,7 @@ from anisotropy.models.catalogue import ModelName, catalogue
 from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.loading import load_model, load_tokenizer, objective_in, weight_hash
 from anisotropy.models.records import CheckpointRecord, Source, no_such_step
+from anisotropy.provenance import digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +56,7 @@ def expected_minutes(tokens: int) -> float:
 class FolderSource(Source):
     """Step folders in one folder, with the index that pretraining wrote where there is one."""
 
-    def __init__(self, name: ModelName, folder: Path, dtype: str = "float32") -> None:
+    def __init__(self, name: ModelName, folder: Path, *, dtype: str = "float32") -> None:
         self.name, self.folder, self._dtype = name, folder, dtype
         self.index = read_index(folder)
         if name.kind == "miniature" and not self.index.get("complete"):
@@ -63,9 +64,11 @@ class FolderSource(Source):
             recipe = catalogue().miniatures[name.name].recipe
             raise UserError(
                 f"{name.label}: {missing}; run `anisotropy pretrain {name.label}` "
-                f"(about {expected_minutes(recipe.steps * recipe.tokens_per_step):.2g} minutes on two cores)"
+                f"(about {expected_minutes(recipe.steps * recipe.tokens_per_step):.2g} minutes on two cores), "
+                "or import results that hold it: `anisotropy results import FILE`"
             )
         self.unigram: float | None = self.index.get("unigram_cross_entropy")
+        self.training = self.index
         self._folders = {
             int(match[1]): path
             for path in folder.iterdir()
@@ -85,6 +88,15 @@ class FolderSource(Source):
                 for entry in self.index["checkpoints"]
             ]
         return [CheckpointRecord(step) for step in sorted(self._folders)]
+
+    def mark(self, step: int) -> str | None:
+        """The weights' hash where the index has it, else names, sizes and times of the files."""
+        for entry in self.index.get("checkpoints", []):
+            if entry["step"] == step:
+                return str(entry["weight_hash"])
+        files = sorted(path for path in self._folders[step].rglob("*") if path.is_file())
+        facts = [(str(path.relative_to(self.folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+        return digest_of(facts)
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer beside the steps, else the one saved with the last step."""

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anisotropy.errors import UserError
-from anisotropy.files import write_json
+from anisotropy.errors import UnknownNameError, UserError
+from anisotropy.files import locked, write_json
 from anisotropy.models.catalogue import HubModel, ModelName, catalogue
 from anisotropy.models.heads import Objective
 from anisotropy.models.hub_errors import hub_error
@@ -41,24 +41,25 @@ class HubSource(Source):
         revisions: branch, tag or commit by step; see :class:`CheckpointRecord` for steps that are not known.
     """
 
-    def __init__(self, name: ModelName, root: Path, dtype: str = "float32") -> None:
+    def __init__(self, name: ModelName, root: Path, *, dtype: str = "float32", evict: bool = False) -> None:
         """Ask the hub, or the cache, which revisions there are; only the newest one's configuration is downloaded.
 
         Args:
             name: parsed.
             root: folder of all checkpoints; what was seen of weights is remembered in it.
             dtype: floating point type to load in.
+            evict: delete weights from the cache once they are loaded, unless they were there before.
 
         Raises:
             UserError: no such repository or revision, no answer and nothing in the cache, two revisions of one step,
                 a model without a language model head.
         """
-        self.name, self._dtype = name, dtype
+        self.name, self._dtype, self._evict = name, dtype, evict
         self.entry: HubModel | None = catalogue().hub.get(name.name)
         self.repository = self.entry.hub if self.entry else name.name
         self._memory = root / "hub" / f"{self.repository.replace('/', '--')}.json"
         self._known = find_revisions(self.repository)
-        self._downloaded: dict[int, Path] = {}
+        self.is_whole = self._known.missing is None
         self.notes: list[str] = []
         self.revisions, self._labels = self._in_order(self._chosen())
         self.objective: Objective = self.entry.objective if self.entry else self._objective()
@@ -92,8 +93,8 @@ class HubSource(Source):
         near = ", ".join(nearest(asked, available))
         if self._known.missing is not None:
             said = hub_error(self.repository, self._known.missing, asked)
-            raise UserError(f"{said}; in the cache are its revisions {listing(available)}")
-        raise UserError(
+            raise UnknownNameError(f"{said}; in the cache are its revisions {listing(available)}")
+        raise UnknownNameError(
             f"{self.name.name} has no revision {asked!r}: {f'did you mean {near}? ' if near else ''}"
             f"{self.repository} has {listing(sorted(available, key=_natural))}"
         )
@@ -139,6 +140,10 @@ class HubSource(Source):
             for step, revision in self.revisions.items()
         ]
 
+    def mark(self, step: int) -> str | None:
+        """The commit that the revision points to."""
+        return self._commit(self.revisions[step])
+
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer of the final model; where that cannot be had, the one at the last checkpoint."""
         return self._tokenizer
@@ -157,22 +162,17 @@ class HubSource(Source):
         raise first_error
 
     def load(self, step: int, device: torch.device) -> Checkpoint:
-        """One revision, downloaded or from the cache."""
+        """One revision, downloaded or from the cache, and gone from there again where it is to be evicted."""
         if step not in self.revisions:
             raise no_such_step(self.name.label, step, self.revisions)
         revision = self.revisions[step]
         folder, new = fetch_model(self.repository, revision, self._commit(revision))
-        if new:
-            self._downloaded[step] = folder
         model = load_model(str(folder), self.objective, device, self._dtype, f"{self.repository}@{revision}")
+        if self._evict and new:
+            drop_weights(folder)
         found = weight_hash(model)
         self._remember(folder.name, found)
         return Checkpoint(model, self.name.label, step, self.objective, self.tokenizer().mask_token_id, found)
-
-    def evict(self, step: int) -> None:
-        """Delete the weights that :meth:`load` downloaded; what was in the cache before stays."""
-        if folder := self._downloaded.pop(step, None):
-            drop_weights(folder)
 
     def _remembered(self) -> dict[str, dict[str, str]]:
         # A commit never changes, so weights that were evicted need not come back only to be recognised.
@@ -182,9 +182,10 @@ class HubSource(Source):
             return {}
 
     def _remember(self, commit: str, found: str) -> None:
-        seen = self._remembered()
-        seen.setdefault(commit, {})[self._dtype] = found
-        write_json(self._memory, seen)
+        with locked(self._memory.with_suffix(".lock")):
+            seen = self._remembered()
+            seen.setdefault(commit, {})[self._dtype] = found
+            write_json(self._memory, seen)
 
 
 def _label(revision: str) -> str:

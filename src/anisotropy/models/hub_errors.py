@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator
 
-from anisotropy.errors import UserError
+from anisotropy.errors import UnknownNameError, UserError
 from anisotropy.models.loading import one_line
 from anisotropy.models.records import nearest
 
@@ -56,11 +56,13 @@ def hub_error(
     if any(isinstance(cause, GatedRepoError) for cause in causes):
         return UserError(f"{where} is gated: accept its terms on the hub and log in with `hf auth login`")
     if any(isinstance(cause, RevisionNotFoundError) for cause in causes):
-        return UserError(f"{where}: no such revision on the hub")
+        return UnknownNameError(f"{where}: no such revision on the hub")
     if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
         near = nearest(repository, known)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        return UserError(f"{where}: no such repository on the hub, or it is private and you are not logged in{hint}")
+        return UnknownNameError(
+            f"{where}: no such repository on the hub, or it is private and you are not logged in{hint}"
+        )
     for cause in causes:
         if isinstance(cause, HfHubHTTPError) and cause.response is not None:
             return UserError(_answered(where, cause.response.status_code))

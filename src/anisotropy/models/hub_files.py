@@ -79,7 +79,7 @@ def _repositories_like(repository: str) -> list[str]:
     known = [entry.hub for entry in catalogue().hub.values()]
     with suppress(Exception):  # a hint is not worth a second error
         known += [model.id for model in list_models(author=repository.partition("/")[0], limit=500)]
-    return known
+    return [name for name in known if name != repository]
 
 
 def cache_folder(repository: str) -> Path:

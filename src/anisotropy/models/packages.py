@@ -172,7 +172,7 @@ def _forget_quantisation(model: PreTrainedModel) -> None:
 class PackageSource(Source):
     """One checkpoint out of an installed package, converted when it is first asked for."""
 
-    def __init__(self, name: ModelName, root: Path, dtype: str = "float32", report: Report | None = None) -> None:
+    def __init__(self, name: ModelName, root: Path, *, dtype: str = "float32", report: Report | None = None) -> None:
         """Find the converted weights or the package they come from; nothing is converted yet.
 
         Raises:
@@ -192,9 +192,13 @@ class PackageSource(Source):
         return read_index(self._weights.parent)["weight_hash"]
 
     def records(self) -> list[CheckpointRecord]:
-        """The one checkpoint; nobody says after how many steps."""
-        known = self._hash() if self._dtype == "float32" else None
+        """The one checkpoint; nobody says after how many steps. Its hash is known once it has been converted."""
+        known = self._hash() if self._dtype == "float32" and is_converted(self._root, self.name) else None
         return [CheckpointRecord(UNKNOWN_STEP, known, label=RELEASED)]
+
+    def mark(self, step: int) -> str | None:
+        """The hash of the package's file: what it is converted to follows from it."""
+        return _entry(self.name).sha256
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The model's own tokenizer."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anisotropy.errors import UserError
+from anisotropy.errors import UnknownNameError, UserError
 from anisotropy.models.catalogue import ModelName
 from anisotropy.models.heads import Objective
 from anisotropy.models.loaded import Checkpoint
@@ -52,25 +52,29 @@ class Source(Protocol):
         objective: of its head.
         unigram: validation cross-entropy of the training frequencies, where it is known.
         notes: sentences that a reader of its numbers should know.
+        training: how a miniature was made, as its index tells it; empty for others.
+        is_whole: whether :meth:`records` has every checkpoint; of a hub model without a network, only those cached.
     """
 
     name: ModelName
     objective: Objective
     unigram: float | None = None
     notes: Sequence[str] = ()
+    training: Mapping[str, Any] = {}
+    is_whole: bool = True
 
     def records(self) -> list[CheckpointRecord]:
         """Every checkpoint, by step."""
+
+    def mark(self, step: int) -> str | None:
+        """Something that changes when the weights of a checkpoint may have; ``None`` where nothing tells."""
+        return None
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer shared by all checkpoints."""
 
     def load(self, step: int, device: torch.device) -> Checkpoint:
         """One checkpoint, verified."""
-
-    def evict(self, step: int) -> None:
-        """Delete the weights that :meth:`load` downloaded; nothing where they were on this machine before."""
-        return None
 
 
 def select_steps(available: list[int], choice: str | int | list[int], label: str) -> list[int]:
@@ -105,14 +109,14 @@ def select_steps(available: list[int], choice: str | int | list[int], label: str
     return sorted(chosen)
 
 
-def no_such_step(label: str, step: Any, steps: Iterable[int]) -> UserError:
+def no_such_step(label: str, step: Any, steps: Iterable[int]) -> UnknownNameError:
     """The error of a step that a model does not have; it names those it has, the nearest where they are many."""
     ordered = sorted(steps)
     near = ""
     if isinstance(step, int) and len(ordered) > _LISTED:
         found = sorted(sorted(ordered, key=lambda one: abs(one - step))[:2])
         near = f", nearest {' and '.join(map(str, found))}"
-    return UserError(f"{label} has no checkpoint {step}; it has {listing(ordered)}{near}")
+    return UnknownNameError(f"{label} has no checkpoint {step}; it has {listing(ordered)}{near}")
 
 
 _LISTED = 16

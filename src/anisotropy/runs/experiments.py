@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.runs.measuring import STUDIES, Request, Steps, needed_steps, study_parameters
 from anisotropy.runs.project import EXPERIMENTS
+
+PAPER, PAPER_TABLES = "paper", "paper-tables"
 
 
 class Chapter(BaseModel):
@@ -31,6 +33,22 @@ class Set(BaseModel):
 
     about: str
     notebooks: dict[str, dict[str, Any]]
+
+    @field_validator("notebooks")
+    @classmethod
+    def _with_the_papers_models(cls, notebooks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """``models: paper`` stands for every model of the catalogue that the paper uses in that chapter's figures."""
+        papers = {PAPER: catalogue().paper(), PAPER_TABLES: catalogue().paper(tables=True)}
+        for name, parameters in notebooks.items():
+            models = parameters.get("models", [])
+            if isinstance(models, str) and models not in papers:
+                raise ValueError(f"{name}: models is {models!r}; a list of models, or {PAPER} or {PAPER_TABLES}")
+        return {
+            name: {**parameters, "models": papers[parameters["models"]]}
+            if isinstance(parameters.get("models"), str)
+            else parameters
+            for name, parameters in notebooks.items()
+        }
 
     def models(self, notebook: str) -> list[str]:
         """Models and controls of a notebook."""
@@ -111,6 +129,16 @@ class Experiments(BaseModel):
             on: models that take the place of the set's own.
         """
         return [request for request, _ in self.demands(set_name, model, on)]
+
+    def plain_requests(self, set_name: str, on: Sequence[str] = ()) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Studies with all their parameters as plain data, by model, for every model of a set; see `requests_of`."""
+        return {
+            model: [
+                (study, parameters.model_dump(mode="json"))
+                for study, parameters in self.requests_of(set_name, model, on)
+            ]
+            for model in self.get_set(set_name).on(on).all_models()
+        }
 
     def requests_by_step(
         self, set_name: str, model: str, steps: Sequence[int], on: Sequence[str] = ()

@@ -13,8 +13,16 @@ from pydantic import BaseModel, ValidationError
 from anisotropy.errors import UserError
 from anisotropy.files import locked
 from anisotropy.models.catalogue import ModelName, catalogue, parse_name
-from anisotropy.models.checkpoints import CheckpointRecord, Source, open_source, quiet_transformers, select_steps
+from anisotropy.models.checkpoints import (
+    CheckpointRecord,
+    Source,
+    check_dtype,
+    open_source,
+    quiet_transformers,
+    select_steps,
+)
 from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
+from anisotropy.models.recorded import Manifest, RecordedSource
 from anisotropy.provenance import provenance, source_hash
 from anisotropy.runs.project import Project
 from anisotropy.studies.results import Collection, Key, ResultStore
@@ -23,8 +31,6 @@ if TYPE_CHECKING:
     import torch
 
 STUDIES = ("frequency", "tangents", "updates", "concept_tables", "alignment")
-
-_TEXT = ("tokens", "text_tokens")  # the studies' parameters that say how much text is read
 
 Steps = str | int | list[int]
 Request = tuple[str, BaseModel]
@@ -53,10 +59,7 @@ def study_parameters(study: str, given: Mapping[str, Any] | None = None) -> Base
 def limited(parameters: BaseModel, name: ModelName) -> BaseModel:
     """Parameters as a model is measured with: the catalogue limits how much text a slow model reads."""
     entry = catalogue().packages.get(name.name) if name.kind == "package" else None
-    if entry is None:
-        return parameters
-    found = {field: getattr(parameters, field) for field in _TEXT if field in type(parameters).model_fields}
-    return parameters.model_copy(update={field: min(value, entry.text_tokens) for field, value in found.items()})
+    return parameters.model_copy(update=entry.limit(dict(parameters))) if entry else parameters
 
 
 def _limits(name: ModelName, wanted: BaseModel, used: BaseModel) -> list[str]:
@@ -100,6 +103,8 @@ class Laboratory:
         *,
         corpus: str = EMBEDDED,
         device: str = "auto",
+        dtype: str = "float32",
+        evict: bool = False,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Nothing is read or loaded yet.
@@ -108,11 +113,13 @@ class Laboratory:
             project: where checkpoints and results are.
             corpus: see :func:`anisotropy.models.corpus.load_documents`.
             device: ``"auto"``, or what torch calls it.
+            dtype: floating point type of the weights; results in other types are kept apart.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
             report: receives one line per finished checkpoint.
         """
         self.project, self.corpus_source, self.report = project, corpus, report
         self.store = ResultStore(project.results)
-        self._device = device
+        self._device, self._dtype, self._evict = device, check_dtype(dtype), evict
         self._texts: dict[str, StudyText] = {}
 
     @property
@@ -124,13 +131,66 @@ class Laboratory:
         """
         return choose_device(self._device)
 
+    def open(self, name: ModelName) -> RecordedSource:
+        """A model's checkpoints, in this laboratory's type, with what is recorded of them beside the results.
+
+        Raises:
+            UserError: neither on this machine nor recorded; see :func:`anisotropy.models.checkpoints.open_source`.
+        """
+        manifest = Manifest(self.project.results, name.label)
+        live: Source | UserError
+        try:
+            live = open_source(name, self.project.checkpoints, dtype=self._dtype, evict=self._evict, report=self.report)
+        except UserError as error:
+            live = error
+        return RecordedSource(name, manifest, live, dtype=self._dtype)
+
+    def check_checkpoints(self, model: str, choice: Steps) -> None:
+        """Find out about a mistyped model, revision or step before anything slow is imported.
+
+        Raises:
+            UserError: as :meth:`open` and :func:`anisotropy.models.checkpoints.select_steps`.
+        """
+        source = self.open(parse_name(model))
+        select_steps([record.step for record in source.records()], choice, source.name.label)
+
     def measure(self, model: str, study: str, parameters: BaseModel, checkpoints: Steps = "all") -> Measured:
         """The collections of one study; see :meth:`measure_all`."""
         return self.measure_all(model, [(study, parameters)], checkpoints)[0]
 
     def kept(self, study: str, parameters: BaseModel) -> dict[str, list[Collection]]:
-        """What is kept of a study under these parameters, whatever the model; nothing is loaded or measured."""
-        return self.store.kept(study, parameters.model_dump(mode="json"), source_hash(f"anisotropy.studies.{study}"))
+        """What is kept of a study under these parameters, whatever the model; nothing is loaded or measured.
+
+        Of a model that is recorded, only what belongs to the recorded weights: another training may have had its name.
+        """
+        code = source_hash(f"anisotropy.studies.{study}")
+        found = self.store.kept(study, parameters.model_dump(mode="json"), code)
+        for label in list(found):
+            if manifest := Manifest(self.project.results, label):
+                weights = {entry.weights.get(self._dtype) for entry in manifest.checkpoints().values()}
+                found[label] = [one for one in found[label] if one.weight_hash in weights]
+        return {label: collections for label, collections in found.items() if collections}
+
+    def is_measured(
+        self, model: str, requests: Sequence[Request], choices: Sequence[Sequence[Steps]] | None = None
+    ) -> bool:
+        """Whether a model that is recorded here has every collection it is asked for, so that no weights are needed.
+
+        It goes by the records alone and reads no text, so it is quick; arguments are those of :meth:`measure_all`.
+        """
+        manifest = Manifest(self.project.results, parse_name(model).label)
+        text = manifest.model().texts.get(self.corpus_source) if manifest else None
+        entries = manifest.checkpoints() if text else {}
+        if not entries:
+            return False
+        for (study, parameters), of_one in zip(requests, choices or [["all"]] * len(requests), strict=True):
+            code = source_hash(f"anisotropy.studies.{study}")
+            given = limited(parameters, parse_name(model)).model_dump(mode="json")
+            for step in needed_steps(list(entries), of_one, model):
+                weights = entries[step].weights.get(self._dtype, "")
+                if Key(study, given, weights, str(text), code) not in self.store:
+                    return False
+        return True
 
     def measure_all(
         self,
@@ -158,12 +218,13 @@ class Laboratory:
         """
         name = parse_name(model)
         quiet_transformers()
-        source = open_source(name, self.project.checkpoints, report=self.report)
+        source = self.open(name)
         records = {record.step: record for record in source.records()}
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)
+        source.keep(self.corpus_source, text.digest)
         asked, requests = requests, [(study, limited(parameters, name)) for study, parameters in requests]
-        found = [Measured(name, source.objective, []) for _ in requests]
+        found = [Measured(name, source.objective, [], list(source.notes)) for _ in requests]
         for (_, full), (_, used), measured in zip(asked, requests, found, strict=True):
             measured.notes.extend(_limits(name, full, used))
         pairs = list(zip(requests, found, strict=True))
@@ -172,21 +233,28 @@ class Laboratory:
         if checkpoints == "all":
             wanted = {step: of_step for step, of_step in wanted.items() if of_step}
         for number, (step, of_step) in enumerate(wanted.items(), 1):
-            self._checkpoint(source, records[step], text, of_step or pairs, f"checkpoint {number} of {len(wanted)}")
+            where = f"checkpoint {number} of {len(wanted)}"
+            if self._checkpoint(source, records[step], text, of_step or pairs, where):
+                from anisotropy.models.batch_size import release
+
+                release(self.device)
         return found
 
     def _checkpoint(
         self,
-        source: Source,
+        source: RecordedSource,
         record: CheckpointRecord,
         text: StudyText,
         pairs: Sequence[tuple[Request, Measured]],
         where: str,
-    ) -> None:
+    ) -> bool:
+        """Whether the checkpoint had to be loaded; it is dropped on return."""
         label, step = source.name.label, record.step
         checkpoint = source.load(step, self.device) if record.weight_hash is None else None
         weights = checkpoint.weight_hash if checkpoint else record.weight_hash
         assert weights is not None
+        if record.weight_hash is None:
+            source.keep_checkpoint(record, weights)
         # By weights, not by model and step: an untrained control is its model under another name.
         with locked(self.project.results / f".weights-{weights[:32]}.lock"):
             if checkpoint is None and any(
@@ -204,11 +272,14 @@ class Laboratory:
                     started = time.perf_counter()
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
-                    about = provenance(str(checkpoint.model.device), seconds)
+                    for note in _batch_notes():
+                        measured.notes.append(f"{label}: {study} at step {step}: {note}")
+                    about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
                     self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
                 measured.loaded += checkpoint is not None
+        return checkpoint is not None
 
     def _key(self, study: str, parameters: BaseModel, weight_hash: str, text: StudyText) -> Key:
         code = source_hash(f"anisotropy.studies.{study}")
@@ -221,6 +292,12 @@ class Laboratory:
         if digest not in self._texts:
             self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
         return self._texts[digest]
+
+
+def _batch_notes() -> list[str]:
+    from anisotropy.models.batch_size import take_notes
+
+    return take_notes()
 
 
 def needed_steps(available: Sequence[int], choices: Sequence[Steps], label: str) -> list[int]:

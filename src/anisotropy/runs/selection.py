@@ -13,9 +13,9 @@ from typing import Literal
 from anisotropy.errors import UserError
 from anisotropy.files import write_json
 from anisotropy.models.catalogue import catalogue, parse_name
-from anisotropy.models.checkpoints import UNKNOWN_STEP, open_source
 from anisotropy.provenance import digest_of
 from anisotropy.runs.experiments import Set, load_experiments
+from anisotropy.runs.measuring import Laboratory
 from anisotropy.runs.project import Project
 
 FILE = "selection.json"
@@ -125,23 +125,7 @@ def _steps(project: Project, model: str, unit: Unit) -> dict[int, str]:
     name = parse_name(model)
     if name.kind == "miniature":
         return dict.fromkeys(catalogue().miniatures[name.name].recipe.checkpoint_steps(), "")
-    if name.kind == "package":
-        open_source(name, project.checkpoints)  # where it is not installed, that is said before anything runs
-        return {UNKNOWN_STEP: catalogue().packages[name.name].sha256}
     if name.kind == "hub" and unit == "model":
         return {}
-    records = open_source(name, project.checkpoints).records()
-    if name.kind == "hub":
-        return {record.step: "" for record in records}
-    return {record.step: _mark(_step_folder(Path(name.name), record.step)) for record in records}
-
-
-def _step_folder(folder: Path, step: int) -> Path:
-    pattern = re.compile(rf"(step|checkpoint)-?0*{step}")
-    return next((path for path in folder.iterdir() if pattern.fullmatch(path.name)), folder)
-
-
-def _mark(folder: Path) -> str:
-    """Changes when a file of the folder is written, removed or added."""
-    found = [file.stat() for file in folder.rglob("*") if file.is_file()]
-    return f"{sum(file.st_size for file in found)} bytes, {max((file.st_mtime_ns for file in found), default=0)}"
+    source = Laboratory(project).open(name)
+    return {record.step: "" if name.kind == "hub" else source.mark(record.step) or "" for record in source.records()}

@@ -12,7 +12,7 @@ from IPython.display import Markdown, display
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue, parse_name
-from anisotropy.models.checkpoints import Source, open_source, quiet_transformers
+from anisotropy.models.checkpoints import Source, quiet_transformers
 from anisotropy.models.corpus import EMBEDDED
 from anisotropy.provenance import git_revision, source_hash, versions
 from anisotropy.report.verdict_data import PROVENANCE, VERSION
@@ -78,6 +78,8 @@ class Session(Page):
         checkpoints: Steps = "all",
         corpus: str = EMBEDDED,
         device: str = "auto",
+        dtype: str = "float32",
+        evict: bool = False,
     ) -> None:
         """Check the parameters and find every model's checkpoints; nothing is loaded yet.
 
@@ -87,6 +89,8 @@ class Session(Page):
             checkpoints: ``"all"``, a list of steps, or a number of log-spaced ones; controls always use all.
             corpus: the study corpus.
             device: ``"auto"``, or what torch calls it.
+            dtype: floating point type of the weights, ``"float32"`` unless memory forbids it.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
 
         Raises:
             UserError: no models, an unknown one, one that has not been pretrained, a control of no model here.
@@ -104,13 +108,12 @@ class Session(Page):
             self.controls[self._controlled(control)] = control.label
             self._names[control.label] = control
         self._checkpoints, self.corpus = checkpoints, corpus
-        self._laboratory = Laboratory(find_project(), corpus=corpus, device=device, report=self._report)
+        self._laboratory = Laboratory(
+            find_project(), corpus=corpus, device=device, dtype=dtype, evict=evict, report=self._report
+        )
         quiet_transformers()
         self._line: Any = None
-        self._sources: dict[str, Source] = {
-            label: open_source(name, self._laboratory.project.checkpoints, report=self._report)
-            for label, name in self._names.items()
-        }
+        self._sources: dict[str, Source] = {label: self._laboratory.open(name) for label, name in self._names.items()}
         self._measured: dict[str, Measured] = {}
         self._studies: set[str] = set()
 
