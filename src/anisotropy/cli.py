@@ -53,7 +53,10 @@ def models() -> None:
 @main.command()
 @click.argument("names", nargs=-1, required=True, metavar="MODEL…")
 @click.option(
-    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+    "--corpus",
+    default="sotu",
+    show_default=True,
+    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @_one_line_errors
 def pretrain(names: tuple[str, ...], corpus: str) -> None:
@@ -69,11 +72,11 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
         )
     if other := next((name.label for name in parsed if name.kind != "miniature"), None):
         raise UserError(f"{other!r} is not a miniature; miniatures are {', '.join(catalogue().miniatures)}")
-    from anisotropy.models.corpus import load_corpus
+    from anisotropy.models.hub_corpus import open_corpus
     from anisotropy.models.miniature import pretrain as train
 
     keep_freed_memory()
-    text = load_corpus(corpus)
+    text = open_corpus(corpus, click.echo)
     root = find_project().checkpoints
     for name in parsed:
         folder = miniature_folder(root, name)
@@ -114,7 +117,10 @@ def convert(names: tuple[str, ...]) -> None:
 @click.option("--models", "instead", multiple=True, help="With --set: models that take the place of the set's own.")
 @click.option("--checkpoint", "steps", type=int, multiple=True, help="Step to measure; may be repeated. Default: all.")
 @click.option(
-    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+    "--corpus",
+    default="sotu",
+    show_default=True,
+    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
@@ -217,9 +223,10 @@ def run(
     values |= parse_assignments(assignments, known, notebook.name)
     checked(values, known, notebook.name)
     from anisotropy.models.catalogue import parse_name
+    from anisotropy.models.checkpoints import check_names
 
-    for name in values.get("models", []):
-        parse_name(name)
+    names = [parse_name(name) for name in values.get("models", [])]
+    check_names(names, values.get("checkpoints", "all"), project.checkpoints)
     target = output or project.build / "runs" / notebook.name
     click.echo(f"{notebook.name}: running")
     run_notebook(notebook, target, values, project.build / "failed")

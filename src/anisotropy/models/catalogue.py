@@ -204,7 +204,7 @@ class ModelName(BaseModel):
         return Path(self.name).name if self.kind == "folder" else self.label
 
 
-_REVISION = re.compile(r"(?!\d+$)[\w./*-]+")  # a bare number would read like a training seed
+_REVISION = re.compile(r"(?!\d{1,39}$)[\w./*-]+")  # a bare number would read like a training seed
 
 
 def parse_name(text: str) -> ModelName:

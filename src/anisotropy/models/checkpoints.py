@@ -6,9 +6,10 @@ A *source* knows a model's checkpoints in order and loads one of them. Two kinds
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from anisotropy.errors import UnknownNameError, UserError
 from anisotropy.models.catalogue import ModelName
 from anisotropy.models.folders import (
     INDEX,
@@ -47,6 +48,7 @@ __all__ = [
     "cached_revisions",
     "check_checkpoints",
     "check_dtype",
+    "check_names",
     "expected_minutes",
     "load_model",
     "load_tokenizer",
@@ -97,3 +99,19 @@ def check_checkpoints(name: ModelName, choice: str | int | list[int], root: Path
         UserError: as :func:`open_source` and :func:`select_steps`.
     """
     select_steps([record.step for record in open_source(name, root, dtype=dtype).records()], choice, name.label)
+
+
+def check_names(names: Iterable[ModelName], choice: str | int | list[int], root: Path) -> None:
+    """As :func:`check_checkpoints`, but only of what can be looked up here: kept results need no checkpoints.
+
+    Raises:
+        UserError: a repository or revision that does not exist, or a choice of checkpoints that a model does not have.
+    """
+    for name in names:
+        try:
+            steps = [record.step for record in open_source(name, root).records()]
+        except UnknownNameError:
+            raise
+        except UserError:
+            continue
+        select_steps(steps, choice, name.label)

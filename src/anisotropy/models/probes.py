@@ -25,6 +25,7 @@ from anisotropy.models.sizes import Shape, pass_bytes
 PROBES = ("E0_in", "E0_out", "T1_in", "T1_out", "Tm", "Tl")
 _DROPOUTS = ("emb_dropout", "embeddings.drop", "drop")
 _BLOCKS = ("layers", "h")
+_HALF = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ class Capture:
     positions: int
     reader_inputs: dict[str, torch.Tensor] = field(default_factory=dict)
     reader_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Weights may be in half precision; what is computed from activations and gradients never is.
+        for tensors in (self.activations, self.gradients, self.reader_inputs, self.reader_gradients):
+            for name, values in tensors.items():
+                tensors[name] = values.float() if values.dtype in _HALF else values
 
 
 def find_places(model: PreTrainedModel) -> Places:

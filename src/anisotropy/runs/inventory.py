@@ -6,7 +6,8 @@ import pandas as pd
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue
-from anisotropy.models.checkpoints import cached_revisions, expected_minutes, miniature_folder, read_index
+from anisotropy.models.checkpoints import expected_minutes, miniature_folder, read_index
+from anisotropy.models.hub_files import cached_checkpoints
 from anisotropy.models.packages import is_converted, packaged_file
 from anisotropy.runs.project import find_project
 
@@ -73,5 +74,5 @@ def _package_state(name: str) -> str:
 
 
 def _hub_state(repository: str) -> str:
-    cached = cached_revisions(repository)
-    return f"{len(cached)} revisions in the cache" if cached else "on the hub"
+    cached = cached_checkpoints(repository)
+    return f"{cached} checkpoints in the cache" if cached else "on the hub"

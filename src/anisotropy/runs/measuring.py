@@ -21,7 +21,8 @@ from anisotropy.models.checkpoints import (
     quiet_transformers,
     select_steps,
 )
-from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
+from anisotropy.models.corpus import EMBEDDED, StudyText, study_text, tokenizer_digest
+from anisotropy.models.hub_corpus import open_corpus
 from anisotropy.models.recorded import Manifest, RecordedSource
 from anisotropy.provenance import provenance, source_hash
 from anisotropy.runs.project import Project
@@ -111,7 +112,7 @@ class Laboratory:
 
         Args:
             project: where checkpoints and results are.
-            corpus: see :func:`anisotropy.models.corpus.load_documents`.
+            corpus: see :func:`anisotropy.models.hub_corpus.open_corpus`.
             device: ``"auto"``, or what torch calls it.
             dtype: floating point type of the weights; results in other types are kept apart.
             evict: delete weights from the hub's cache once they are loaded, unless they were there before.
@@ -290,7 +291,7 @@ class Laboratory:
         tokenizer = source.tokenizer()
         digest = tokenizer_digest(tokenizer)
         if digest not in self._texts:
-            self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
+            self._texts[digest] = study_text(open_corpus(self.corpus_source, self.report), tokenizer, len(tokenizer))
         return self._texts[digest]
 
 
