@@ -66,6 +66,10 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     from anisotropy.runs.project import find_project
 
     parsed = [parse_name(name) for name in names]
+    if packaged := next((name.label for name in parsed if name.kind == "package"), None):
+        raise UserError(
+            f"{packaged!r} comes pretrained; `anisotropy convert {packaged}` makes it ready, as its first use does"
+        )
     if other := next((name.label for name in parsed if name.kind != "miniature"), None):
         raise UserError(f"{other!r} is not a miniature; miniatures are {', '.join(catalogue().miniatures)}")
     from anisotropy.models.hub_corpus import open_corpus
@@ -82,6 +86,28 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
             f"{name.label}: {len(index['checkpoints'])} checkpoints in {folder}; validation loss "
             f"{last['validation_loss']:.2f} nats at step {last['step']}, unigram {index['unigram_cross_entropy']:.2f}"
         )
+
+
+@main.command()
+@click.argument("names", nargs=-1, required=True, metavar="MODEL…")
+@_one_line_errors
+def convert(names: tuple[str, ...]) -> None:
+    """Make pretrained models out of installed packages ready. Their first use does it too, so this is optional."""
+    from anisotropy.models.catalogue import catalogue, parse_name
+    from anisotropy.runs.project import find_project
+
+    parsed = [parse_name(name) for name in names]
+    if other := next((name.label for name in parsed if name.kind != "package"), None):
+        known = ", ".join(catalogue().packages)
+        raise UserError(
+            f"{other!r} does not come in a package, so there is nothing to convert; such models are {known}"
+        )
+    from anisotropy.models.packages import convert as make_ready
+
+    root = find_project().checkpoints
+    for name in parsed:
+        folder = make_ready(name, root, click.echo)
+        click.echo(f"{name.label}: ready in {folder}")
 
 
 @main.command()

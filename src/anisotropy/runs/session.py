@@ -113,10 +113,10 @@ class Session(Page):
             find_project(), corpus=corpus, device=device, dtype=dtype, evict=evict, report=self._report
         )
         quiet_transformers()
+        self._line: Any = None
         self._sources: dict[str, Source] = {label: self._laboratory.open(name) for label, name in self._names.items()}
         self._measured: dict[str, Measured] = {}
         self._studies: set[str] = set()
-        self._line: Any = None
 
     def _controlled(self, control: ModelName) -> str:
         entry = catalogue().miniatures.get(control.name)
@@ -200,9 +200,8 @@ class Session(Page):
         """What each model of the page is, in words."""
         rows = []
         for label, name in self._names.items():
-            entry = (
-                catalogue().miniatures.get(name.name) if name.kind == "miniature" else catalogue().hub.get(name.name)
-            )
+            known = catalogue()
+            entry = known.miniatures.get(name.name) or known.packages.get(name.name) or known.hub.get(name.name)
             role = "control" if label in self.controls.values() else self._sources[label].objective
             rows.append({"model": self.title(label), "role": role, "what it is": entry.note if entry else name.name})
         return pd.DataFrame(rows)
@@ -243,9 +242,10 @@ class Session(Page):
             collections = measured.collections
             devices = sorted({str(collection.provenance["device"]) for collection in collections})
             dates = sorted(str(collection.provenance["date"])[:10] for collection in collections)
-            steps = [collection.step for collection in collections]
+            names = {record.step: record.label or f"{record.step}" for record in self._sources[label].records()}
+            ends = dict.fromkeys(names.get(one.step, f"{one.step}") for one in (collections[0], collections[-1]))
             rows.append(
-                f"| {self.title(label)} | {measured.objective} | {len(steps)} ({steps[0]} … {steps[-1]}) "
+                f"| {self.title(label)} | {measured.objective} | {len(collections)} ({' … '.join(ends)}) "
                 f"| {self._names[label].seed if self._names[label].kind == 'miniature' else '–'} "
                 f"| {', '.join(devices)} | {dates[-1]} |"
             )

@@ -10,9 +10,10 @@ from typing import Any
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue
-from anisotropy.models.checkpoints import open_source
+from anisotropy.models.checkpoints import UNKNOWN_STEP, open_source
 from anisotropy.models.folders import miniature_folder, read_index
 from anisotropy.models.hub_files import cache_folder, cached_revisions
+from anisotropy.models.packages import is_converted
 from anisotropy.models.sizes import Shape
 from anisotropy.models.stored import Stored, stored
 from anisotropy.runs.measuring import Steps, needed_steps
@@ -74,6 +75,8 @@ def subject(name: ModelName, project: Project, ask_hub: bool = True) -> Subject:
     """
     if name.kind == "miniature":
         return _miniature(name, project)
+    if name.kind == "package":
+        return _packaged(name, project)
     return _of_hub(name, project, ask_hub) if name.kind == "hub" else _of_folder(name, project)
 
 
@@ -85,6 +88,23 @@ def _miniature(name: ModelName, project: Project) -> Subject:
     left = 1 - made / len(steps)
     tokens = 0 if index.get("complete") else round(left * recipe.steps * recipe.tokens_per_step)
     return Subject(name, known.shape, known.bytes, steps, len(steps), made, training_tokens=tokens)
+
+
+def _packaged(name: ModelName, project: Project) -> Subject:
+    entry = catalogue().packages[name.name]
+    shape = Shape(
+        family=entry.family,
+        hidden_size=entry.hidden_size,
+        layers=entry.layers,
+        vocabulary=entry.vocabulary,
+        intermediate_size=entry.intermediate_size,
+        heads=entry.heads,
+        key_values=entry.key_values,
+        tied=entry.tied,
+    )
+    here = is_converted(project.checkpoints, name)
+    notes = [] if here else ["its first use converts it (half a minute)"]
+    return Subject(name, shape, entry.bytes_converted, [UNKNOWN_STEP], 1, int(here), notes=notes)
 
 
 def _of_folder(name: ModelName, project: Project) -> Subject:
