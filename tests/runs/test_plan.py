@@ -150,10 +150,6 @@ class TestOnThisMachine:
         unknown = Subject(parse_name("mini-pythia"), None, 0, None, None, 0)
         assert [unknown.count(choices) for choices in (["all"], [8, 24], [[5, 7]])] == [1, 24, 2]
 
-    def test_limits_of_text(self):
-        limited = Subject(parse_name("mini-pythia"), None, 0, [1], 1, 0, most_tokens=4_096)
-        assert limited.limited({"tokens": 8_192, "rows": 9}) == {"tokens": 4_096, "rows": 9}
-
     def test_this_machine(self, tmp_path):
         machine = this_machine(tmp_path / "not" / "yet")
         assert machine.disk > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,6 +10,8 @@ import yaml
 
 from anisotropy.models.catalogue import Recipe, catalogue
 from anisotropy.models.sizes import FLOAT32, Shape
+
+_FIELDS = {field.name for field in fields(Shape)}
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,10 @@ def stored(name: str) -> Stored:
     if name in known.miniatures:
         recipe = known.miniatures[name].recipe
         return Stored(shape_of_recipe(recipe), FLOAT32, len(recipe.checkpoint_steps()))
-    # Models that come in Python packages are described like those of the hub.
-    entry, more = (known.hub | getattr(known, "packages", {}))[name], more_of_hub_models()[name]
+    if name in known.packages:
+        packaged = known.packages[name]
+        return Stored(Shape(**packaged.model_dump(include=_FIELDS)), FLOAT32, 1)
+    entry, more = known.hub[name], more_of_hub_models()[name]
     shape = Shape(
         family=entry.family,
         hidden_size=entry.hidden_size,

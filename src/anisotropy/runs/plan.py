@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from anisotropy.models.catalogue import parse_name
+from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.models.folders import expected_minutes
 from anisotropy.models.sizes import FLOAT32
 from anisotropy.provenance import source_hash
@@ -180,6 +180,8 @@ def _wanted(
         choice = chosen.checkpoints(notebook, label)
         for study in experiments.chapters[notebook].studies:
             parameters = with_defaults(study, given)
+            if label in catalogue().packages:
+                parameters = catalogue().packages[label].limit(parameters)
             choices = next((kept for name, other, kept in found if (name, other) == (study, parameters)), None)
             if choices is None:
                 found.append((study, parameters, choices := []))
@@ -216,7 +218,7 @@ def _job(
     machine: Machine,
 ) -> Job:
     assert found.shape is not None
-    work = cost(study, found.shape, found.limited(parameters))
+    work = cost(study, found.shape, parameters)
     done = min(count, kept.count(label, study, parameters))
     weights = FLOAT32 * found.shape.parameters
     model_speed, device_speed = machine.gpu_speeds if machine.gpu else machine.cpu_speeds

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue
-from anisotropy.models.checkpoints import open_source
+from anisotropy.models.checkpoints import UNKNOWN_STEP, open_source
 from anisotropy.models.folders import miniature_folder, read_index
 from anisotropy.models.hub_files import cache_folder, cached_revisions
+from anisotropy.models.packages import is_converted
 from anisotropy.models.sizes import Shape
 from anisotropy.models.stored import Stored, stored
 from anisotropy.runs.measuring import Steps, needed_steps
@@ -34,7 +35,6 @@ class Subject:
         here: how many are on this machine.
         remote: whether the others are downloaded (or else made here).
         training_tokens: of its pretraining here.
-        most_tokens: of text that its studies read, where the catalogue limits them.
         notes: what could not be confirmed.
     """
 
@@ -46,16 +46,7 @@ class Subject:
     here: int
     remote: bool = False
     training_tokens: int = 0
-    most_tokens: int | None = None
     notes: Sequence[str] = field(default_factory=list)
-
-    def limited(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """A study's parameters with no more text than this model's studies read."""
-        most = self.most_tokens
-        return {
-            name: min(value, most) if most is not None and name in ("tokens", "text_tokens") else value
-            for name, value in parameters.items()
-        }
 
     def count(self, choices: Iterable[Steps]) -> int:
         """How many checkpoints several choices take together; an unknown number counts as one.
@@ -84,10 +75,8 @@ def subject(name: ModelName, project: Project, ask_hub: bool = True) -> Subject:
     """
     if name.kind == "miniature":
         return _miniature(name, project)
-    if name.name in (packages := getattr(catalogue(), "packages", {})):
-        known, entry = stored(name.name), packages[name.name]
-        here = (project.checkpoints / name.name / "weights").is_dir()
-        return Subject(name, known.shape, entry.bytes_converted, [1], 1, int(here), most_tokens=entry.text_tokens)
+    if name.kind == "package":
+        return _packaged(name, project)
     return _of_hub(name, project, ask_hub) if name.kind == "hub" else _of_folder(name, project)
 
 
@@ -99,6 +88,13 @@ def _miniature(name: ModelName, project: Project) -> Subject:
     left = 1 - made / len(steps)
     tokens = 0 if index.get("complete") else round(left * recipe.steps * recipe.tokens_per_step)
     return Subject(name, known.shape, known.bytes, steps, len(steps), made, training_tokens=tokens)
+
+
+def _packaged(name: ModelName, project: Project) -> Subject:
+    entry = catalogue().packages[name.name]
+    here = is_converted(project.checkpoints, name)
+    notes = [] if here else ["its first use converts it (half a minute)"]
+    return Subject(name, stored(name.name).shape, entry.bytes_converted, [UNKNOWN_STEP], 1, int(here), notes=notes)
 
 
 def _of_folder(name: ModelName, project: Project) -> Subject:

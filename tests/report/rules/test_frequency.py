@@ -220,3 +220,19 @@ def test_only_decoders_are_held_against_the_printed_value():
     assert frequent_tokens_confined(rows, CONTROLS, decoders={"model"})[0].near_paper is True
     above = pd.DataFrame([row(estimate=0.4), row("shuffled", 0.0)])
     assert frequent_tokens_confined(above, CONTROLS, decoders={"model"})[0].near_paper is None
+
+
+@pytest.mark.parametrize(
+    ("found", "missing", "reason"),
+    [
+        ([("trajectory", "input"), ("vocabulary", "input")], ("trajectory", "output"), "the matrices are tied"),
+        ([("vocabulary", "input")], ("vocabulary", "output"), "the matrices are tied"),
+        ([("vocabulary", "input")], ("trajectory", "input"), "two checkpoints after step 0"),
+        ([("vocabulary", "input"), ("vocabulary", "output")], ("trajectory", "output"), "two checkpoints after step 0"),
+        ([("vocabulary", "input")], ("occurrences", "contextual"), "no token occurs often enough"),
+    ],
+)
+def test_a_reading_that_a_model_lacks_is_not_applicable_and_says_why(found, missing, reason):
+    verdict = judge(*(row(reading=reading) for reading in found), reading=missing)
+    assert verdict.outcome is Outcome.NOT_APPLICABLE
+    assert reason in verdict.reason
