@@ -10,6 +10,7 @@ from pathlib import Path
 
 from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.models.checkpoints import miniature_folder, read_index
+from anisotropy.models.packages import is_converted
 from anisotropy.provenance import imported_modules, module_file
 from anisotropy.runs.experiments import load_experiments, notebook_path
 from anisotropy.runs.gate import imports_of
@@ -26,6 +27,7 @@ SET = SELECTION.chosen(PROJECT)
 BUILD = f"_build/{SELECTION.name}"
 MODELS = {file_name(model): model for model in SET.all_models()}
 MINIATURES = [model for model in SET.all_models() if parse_name(model).kind == "miniature"]
+PACKAGED = [model for model in SET.all_models() if parse_name(model).kind == "package"]
 INSTEAD = " ".join(f"--models {shlex.quote(model)}" for model in SELECTION.models)
 # A job on a cluster has the threads that the profile gives it.
 HERE = SELECTION.unit == "model"
@@ -49,8 +51,14 @@ def measured(model):
     return f"{BUILD}/stamps/measured-{file_name(model)}"
 
 
+def converted(model):
+    return f"_build/stamps/converted-{model}"
+
+
 def needed_first(model):
-    return [pretrained(model)] if model in TRAINED_HERE else []
+    if model in TRAINED_HERE:
+        return [pretrained(model)]
+    return [converted(model)] if model in UNPACKED_HERE else []
 
 
 def requests(model):
@@ -78,9 +86,16 @@ def is_recorded(model):
 
 TRAINED_HERE = [model for model in MINIATURES if is_complete(model) or not is_recorded(model)]
 
+UNPACKED_HERE = [
+    model for model in PACKAGED if is_converted(PROJECT.checkpoints, parse_name(model)) or not is_recorded(model)
+]
+
 for model in MINIATURES if workflow.is_main_process else []:
     if not is_complete(model):
         Path(pretrained(model)).unlink(missing_ok=True)
+for model in PACKAGED if workflow.is_main_process else []:
+    if not is_converted(PROJECT.checkpoints, parse_name(model)):
+        Path(converted(model)).unlink(missing_ok=True)
 
 
 SPREAD = config.get("spread", f"{BUILD}/spread.json")
@@ -89,7 +104,7 @@ if workflow.is_main_process and not Path(SPREAD).is_file():
 
 
 wildcard_constraints:
-    model="|".join(map(re.escape, {**MODELS, **dict.fromkeys(MINIATURES)})) or "none",
+    model="|".join(map(re.escape, {**MODELS, **dict.fromkeys(MINIATURES + PACKAGED)})) or "none",
     step=r"\d+",
     notebook="|".join(SET.notebooks),
 
@@ -136,6 +151,16 @@ rule pretrain:
     threads: workflow.cores if HERE else 1
     shell:
         "anisotropy pretrain {wildcards.model}"
+
+
+rule convert:
+    output:
+        touch("_build/stamps/converted-{model}"),
+    params:
+        file=lambda wildcards: catalogue().packages[wildcards.model].sha256,
+    threads: 1
+    shell:
+        "anisotropy convert {wildcards.model}"
 
 
 if SELECTION.unit == "model":

@@ -66,6 +66,10 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     from anisotropy.runs.project import find_project
 
     parsed = [parse_name(name) for name in names]
+    if packaged := next((name.label for name in parsed if name.kind == "package"), None):
+        raise UserError(
+            f"{packaged!r} comes pretrained; `anisotropy convert {packaged}` makes it ready, as its first use does"
+        )
     if other := next((name.label for name in parsed if name.kind != "miniature"), None):
         raise UserError(f"{other!r} is not a miniature; miniatures are {', '.join(catalogue().miniatures)}")
     from anisotropy.models.hub_corpus import open_corpus
@@ -85,6 +89,28 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
 
 
 @main.command()
+@click.argument("names", nargs=-1, required=True, metavar="MODEL…")
+@_one_line_errors
+def convert(names: tuple[str, ...]) -> None:
+    """Make pretrained models out of installed packages ready. Their first use does it too, so this is optional."""
+    from anisotropy.models.catalogue import catalogue, parse_name
+    from anisotropy.runs.project import find_project
+
+    parsed = [parse_name(name) for name in names]
+    if other := next((name.label for name in parsed if name.kind != "package"), None):
+        known = ", ".join(catalogue().packages)
+        raise UserError(
+            f"{other!r} does not come in a package, so there is nothing to convert; such models are {known}"
+        )
+    from anisotropy.models.packages import convert as make_ready
+
+    root = find_project().checkpoints
+    for name in parsed:
+        folder = make_ready(name, root, click.echo)
+        click.echo(f"{name.label}: ready in {folder}")
+
+
+@main.command()
 @click.option("-m", "--model", "names", multiple=True, required=True, help="Model to measure; may be repeated.")
 @click.option("--studies", default=None, help="Comma-separated studies; default: all.")
 @click.option("--set", "set_name", default=None, help="Take studies and parameters from this set of experiments.yml.")
@@ -97,8 +123,10 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
-@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
-@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
+@click.option("--dtype", help="Type of the weights: float32 (the default), bfloat16 or float16.")
+@click.option(
+    "--evict", is_flag=True, default=None, help="Delete weights from the hub's cache once used, unless they were there."
+)
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -108,8 +136,8 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
-    dtype: str,
-    evict: bool,
+    dtype: str | None,
+    evict: bool | None,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name

@@ -156,3 +156,21 @@ def test_results_alone_are_enough_where_all_is_measured(laboratory, project, sma
         away.measure("tiny-pythia", "frequency", PARAMETERS, "all")
     with pytest.raises(UserError, match="has no checkpoint 3"):
         away.check_checkpoints("tiny-pythia", [3])
+
+
+def test_the_type_of_the_weights_reaches_every_job_and_is_kept_apart(laboratory, project, small_corpus, monkeypatch):
+    assert (laboratory.dtype, project.evict) == ("float32", False)
+    exact = laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [32])
+    monkeypatch.setenv("ANISOTROPY_DTYPE", "bfloat16")
+    monkeypatch.setenv("ANISOTROPY_EVICT", "1")
+    assert project.evict
+    half = Laboratory(project, corpus=str(small_corpus)).measure("tiny-pythia", "frequency", PARAMETERS, [32])
+    assert (exact.loaded, half.loaded) == (1, 1)
+    one, other = exact.collections[0], half.collections[0]
+    assert (one.provenance["dtype"], other.provenance["dtype"]) == ("float32", "bfloat16")
+    np.testing.assert_array_equal(one.arrays["token_ids"], other.arrays["token_ids"])
+    np.testing.assert_allclose(one.arrays["input_rows"], other.arrays["input_rows"], rtol=2**-8)
+    assert not np.array_equal(one.arrays["input_rows"], other.arrays["input_rows"])
+    monkeypatch.setenv("ANISOTROPY_DTYPE", "float8")
+    with pytest.raises(UserError, match="dtype 'float8' is not one of float32, bfloat16, float16"):
+        Laboratory(project)

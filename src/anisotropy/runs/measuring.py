@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from anisotropy.errors import UserError
 from anisotropy.files import locked
-from anisotropy.models.catalogue import ModelName, parse_name
+from anisotropy.models.catalogue import ModelName, catalogue, parse_name
 from anisotropy.models.checkpoints import (
     CheckpointRecord,
     Source,
@@ -57,6 +57,21 @@ def study_parameters(study: str, given: Mapping[str, Any] | None = None) -> Base
         ) from None
 
 
+def limited(parameters: BaseModel, name: ModelName) -> BaseModel:
+    """Parameters as a model is measured with: the catalogue limits how much text a slow model reads."""
+    entry = catalogue().packages.get(name.name) if name.kind == "package" else None
+    return parameters.model_copy(update=entry.limit(dict(parameters))) if entry else parameters
+
+
+def _limits(name: ModelName, wanted: BaseModel, used: BaseModel) -> list[str]:
+    """A sentence where a model read less text than was asked for."""
+    fields = [field for field in type(used).model_fields if getattr(wanted, field) != getattr(used, field)]
+    if not fields:
+        return []
+    numbers = getattr(used, fields[0]), getattr(wanted, fields[0])
+    return [f"{name.title} is large for this book and read {numbers[0]:,} tokens of text instead of {numbers[1]:,}"]
+
+
 def _module(study: str) -> Any:
     return importlib.import_module(f"anisotropy.studies.{study}")
 
@@ -89,8 +104,8 @@ class Laboratory:
         *,
         corpus: str = EMBEDDED,
         device: str = "auto",
-        dtype: str = "float32",
-        evict: bool = False,
+        dtype: str | None = None,
+        evict: bool | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Nothing is read or loaded yet.
@@ -99,13 +114,15 @@ class Laboratory:
             project: where checkpoints and results are.
             corpus: see :func:`anisotropy.models.hub_corpus.open_corpus`.
             device: ``"auto"``, or what torch calls it.
-            dtype: floating point type of the weights; results in other types are kept apart.
-            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+            dtype: floating point type of the weights, by default the project's; results in other types are kept apart.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
             report: receives one line per finished checkpoint.
         """
         self.project, self.corpus_source, self.report = project, corpus, report
         self.store = ResultStore(project.results)
-        self._device, self._dtype, self._evict = device, check_dtype(dtype), evict
+        self._device, self._dtype = device, check_dtype(dtype or project.dtype)
+        self._evict = project.evict if evict is None else evict
         self._texts: dict[str, StudyText] = {}
 
     @property
@@ -117,6 +134,11 @@ class Laboratory:
         """
         return choose_device(self._device)
 
+    @property
+    def dtype(self) -> str:
+        """Floating point type that models are measured in."""
+        return self._dtype
+
     def open(self, name: ModelName) -> RecordedSource:
         """A model's checkpoints, in this laboratory's type, with what is recorded of them beside the results.
 
@@ -126,7 +148,7 @@ class Laboratory:
         manifest = Manifest(self.project.results, name.label)
         live: Source | UserError
         try:
-            live = open_source(name, self.project.checkpoints, dtype=self._dtype, evict=self._evict)
+            live = open_source(name, self.project.checkpoints, dtype=self._dtype, evict=self._evict, report=self.report)
         except UserError as error:
             live = error
         return RecordedSource(name, manifest, live, dtype=self._dtype)
@@ -170,7 +192,8 @@ class Laboratory:
         if not entries:
             return False
         for (study, parameters), of_one in zip(requests, choices or [["all"]] * len(requests), strict=True):
-            code, given = source_hash(f"anisotropy.studies.{study}"), parameters.model_dump(mode="json")
+            code = source_hash(f"anisotropy.studies.{study}")
+            given = limited(parameters, parse_name(model)).model_dump(mode="json")
             for step in needed_steps(list(entries), of_one, model):
                 weights = entries[step].weights.get(self._dtype, "")
                 if Key(study, given, weights, str(text), code) not in self.store:
@@ -208,7 +231,10 @@ class Laboratory:
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)
         source.keep(self.corpus_source, text.digest)
+        asked, requests = requests, [(study, limited(parameters, name)) for study, parameters in requests]
         found = [Measured(name, source.objective, [], list(source.notes)) for _ in requests]
+        for (_, full), (_, used), measured in zip(asked, requests, found, strict=True):
+            measured.notes.extend(_limits(name, full, used))
         pairs = list(zip(requests, found, strict=True))
         needed = [needed_steps(list(records), of_one, name.label) for of_one in choices or [["all"]] * len(requests)]
         wanted = {step: [pair for pair, at in zip(pairs, needed, strict=True) if step in at] for step in steps}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from anisotropy.models.catalogue import parse_name
+from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.models.folders import expected_minutes
 from anisotropy.models.sizes import FLOAT32
 from anisotropy.provenance import source_hash
@@ -41,8 +41,8 @@ class Job:
         done: how many of them are measured and kept already.
         result_bytes: of all that are not.
         memory: of the process on the CPU at its peak, bytes.
-        gpu_memory, least_gpu_memory: at the peak where the model is (the CPU, without a GPU) with full batches, and with
-            a sequence at a time, bytes.
+        gpu_memory, least_gpu_memory: at the peak where the model is (the CPU, without a GPU) with full batches, and
+            with a sequence at a time, bytes.
         seconds: of all checkpoints that are not done.
     """
 
@@ -180,6 +180,8 @@ def _wanted(
         choice = chosen.checkpoints(notebook, label)
         for study in experiments.chapters[notebook].studies:
             parameters = with_defaults(study, given)
+            if label in catalogue().packages:
+                parameters = catalogue().packages[label].limit(parameters)
             choices = next((kept for name, other, kept in found if (name, other) == (study, parameters)), None)
             if choices is None:
                 found.append((study, parameters, choices := []))

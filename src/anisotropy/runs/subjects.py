@@ -10,9 +10,10 @@ from typing import Any
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue
-from anisotropy.models.checkpoints import open_source
+from anisotropy.models.checkpoints import UNKNOWN_STEP, open_source
 from anisotropy.models.folders import miniature_folder, read_index
 from anisotropy.models.hub_files import cache_folder, cached_revisions
+from anisotropy.models.packages import is_converted
 from anisotropy.models.sizes import Shape
 from anisotropy.models.stored import Stored, stored
 from anisotropy.runs.measuring import Steps, needed_steps
@@ -74,6 +75,8 @@ def subject(name: ModelName, project: Project, ask_hub: bool = True) -> Subject:
     """
     if name.kind == "miniature":
         return _miniature(name, project)
+    if name.kind == "package":
+        return _packaged(name, project)
     return _of_hub(name, project, ask_hub) if name.kind == "hub" else _of_folder(name, project)
 
 
@@ -85,6 +88,13 @@ def _miniature(name: ModelName, project: Project) -> Subject:
     left = 1 - made / len(steps)
     tokens = 0 if index.get("complete") else round(left * recipe.steps * recipe.tokens_per_step)
     return Subject(name, known.shape, known.bytes, steps, len(steps), made, training_tokens=tokens)
+
+
+def _packaged(name: ModelName, project: Project) -> Subject:
+    entry = catalogue().packages[name.name]
+    here = is_converted(project.checkpoints, name)
+    notes = [] if here else ["its first use converts it (half a minute)"]
+    return Subject(name, stored(name.name).shape, entry.bytes_converted, [UNKNOWN_STEP], 1, int(here), notes=notes)
 
 
 def _of_folder(name: ModelName, project: Project) -> Subject:
@@ -120,13 +130,13 @@ def _of_hub(name: ModelName, project: Project, ask_hub: bool) -> Subject:
     if known is None:
         config = next(iter(sorted(cache_folder(repository).glob("snapshots/*/config.json"))), None)
         shape, more = _shape_in(config)
-        return Subject(name, shape, _cached_bytes(repository), None, len(cached) or None, len(cached), True, 0, more)
+        return Subject(name, shape, _cached_bytes(repository), None, len(cached) or None, len(cached), True, notes=more)
     if entry and entry.unconfirmed:
         notes.append(f"unconfirmed in the catalogue: {', '.join(entry.unconfirmed)}")
     if known.checkpoints is None:
         notes.append("how many checkpoints it has is not known: those asked for are counted, 'all' as one")
     here = len([revision for revision in cached if revision != "main"])
-    return Subject(name, known.shape, known.bytes, None, known.checkpoints, here, True, 0, notes)
+    return Subject(name, known.shape, known.bytes, None, known.checkpoints, here, True, notes=notes)
 
 
 def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[str], project: Project) -> Subject:
@@ -159,7 +169,7 @@ def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[
         notes.append("sizes of files are estimated")
     here = len(set(cached) & set(source.revisions.values()))
     steps = sorted(source.revisions)
-    return Subject(name, shape, stored_bytes, steps, len(steps), here, True, 0, notes)
+    return Subject(name, shape, stored_bytes, steps, len(steps), here, True, notes=notes)
 
 
 def _hub_bytes(repository: str, revision: str) -> float | None:

@@ -246,3 +246,19 @@ def test_controls_are_matched_by_label_over_training_seeds():
     first = frequent_tokens_confined(worse, labels)[0]
     assert first.outcome is Outcome.FAILS
     assert [one.outcome for _, one in first.by_seed] == ["holds", "fails"]
+
+
+@pytest.mark.parametrize(
+    ("found", "missing", "reason"),
+    [
+        ([("trajectory", "input"), ("vocabulary", "input")], ("trajectory", "output"), "the matrices are tied"),
+        ([("vocabulary", "input")], ("vocabulary", "output"), "the matrices are tied"),
+        ([("vocabulary", "input")], ("trajectory", "input"), "two checkpoints after step 0"),
+        ([("vocabulary", "input"), ("vocabulary", "output")], ("trajectory", "output"), "two checkpoints after step 0"),
+        ([("vocabulary", "input")], ("occurrences", "contextual"), "no token occurs often enough"),
+    ],
+)
+def test_a_reading_that_a_model_lacks_is_not_applicable_and_says_why(found, missing, reason):
+    verdict = judge(*(row(reading=reading) for reading in found), reading=missing)
+    assert verdict.outcome is Outcome.NOT_APPLICABLE
+    assert reason in verdict.reason

@@ -123,8 +123,10 @@ def test_only_the_corrected_reading_of_measured_updates_counts():
 
 
 def test_what_has_no_rows_or_no_variation_is_not_applicable():
-    assert judge(row(), matrix="output").outcome is Outcome.NOT_APPLICABLE
-    assert judge(row(), stage="late").outcome is Outcome.NOT_APPLICABLE
+    tied = judge(row(), matrix="output")
+    assert (tied.outcome, tied.reason.split(":")[0]) == (Outcome.NOT_APPLICABLE, "the matrices are tied")
+    late = judge(row(), stage="late")
+    assert (late.outcome, late.reason) == (Outcome.NOT_APPLICABLE, "it needs a pair of checkpoints in the stage")
     assert judge(row(estimate=np.nan)).outcome is Outcome.NOT_APPLICABLE
 
 
