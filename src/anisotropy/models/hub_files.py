@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from pathlib import Path, PurePosixPath
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import catalogue
-from anisotropy.models.hub_errors import hub_error, says_no
+from anisotropy.models.hub_errors import hub_error, unanswered
 from anisotropy.models.records import listing
 
 _SAFETENSORS, _PICKLED = "model*.safetensors", "pytorch_model*.bin"
 _DESCRIPTIONS = (".json", ".txt", ".model", ".jinja")  # configuration, tokenizer, list of parts; all small
+
+_ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,17 @@ def find_revisions(repository: str) -> Revisions:
         UserError: no such repository (the message names similar ones), or no answer and nothing in the cache.
     """
     from huggingface_hub import list_repo_refs
+    from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
         found = list_repo_refs(repository)
     except Exception as error:
-        if says_no(error):
-            raise hub_error(repository, error, known=_repositories_like(repository)) from None
-        if cached := _cached_commits(repository):
-            return Revisions(cached, error)
-        raise hub_error(repository, error) from None
+        if unanswered(error):
+            if cached := _cached_commits(repository):
+                return Revisions(cached, error)
+            raise hub_error(repository, error, known=_catalogued()) from None
+        known = [*_catalogued(), *_of_owner(repository)] if isinstance(error, RepositoryNotFoundError) else []
+        raise hub_error(repository, error, known=known) from None
     # A branch before a tag of the same name, as git has it.
     return Revisions({ref.name: ref.target_commit for ref in [*found.tags, *found.branches]})
 
@@ -54,6 +59,12 @@ def find_revisions(repository: str) -> Revisions:
 def cached_revisions(repository: str) -> list[str]:
     """Branches of a repository that are in the hub's cache on this machine."""
     return sorted(_cached_commits(repository))
+
+
+def cached_checkpoints(repository: str) -> int:
+    """How many revisions are in the cache with all their weights."""
+    snapshots = cache_folder(repository) / "snapshots"
+    return sum(is_whole(folder) for folder in snapshots.iterdir()) if snapshots.is_dir() else 0
 
 
 def _cached_commits(repository: str) -> dict[str, str]:
@@ -72,14 +83,18 @@ def _cached_commits(repository: str) -> dict[str, str]:
     }
 
 
-def _repositories_like(repository: str) -> list[str]:
-    """Names that exist: of the catalogue, and of the same owner on the hub."""
+def _catalogued() -> list[str]:
+    return [entry.hub for entry in catalogue().hub.values()]
+
+
+def _of_owner(repository: str) -> list[str]:
+    """Other repositories of the same owner on the hub."""
     from huggingface_hub import list_models
 
-    known = [entry.hub for entry in catalogue().hub.values()]
     with suppress(Exception):  # a hint is not worth a second error
-        known += [model.id for model in list_models(author=repository.partition("/")[0], limit=500)]
-    return [name for name in known if name != repository]
+        found = [model.id for model in list_models(author=repository.partition("/")[0], limit=500)]
+        return [name for name in found if name != repository]
+    return []
 
 
 def cache_folder(repository: str) -> Path:
@@ -133,9 +148,7 @@ def _fetch(repository: str, revision: str, *, weights: bool) -> Path:
         wanted = [name for name in names if _is_description(name)] + (_weights_among(names) if weights else [])
         return Path(snapshot_download(repository, revision=revision, allow_patterns=wanted or [""]))
     except Exception as error:
-        if says_no(error):
-            raise hub_error(repository, error, revision) from None
-        found = _in_cache(repository, revision)
+        found = _in_cache(repository, revision) if unanswered(error) else None
         if found is None or (weights and not is_whole(found)):
             raise hub_error(repository, error, revision) from None
         return found
@@ -201,4 +214,8 @@ def drop_weights(folder: Path) -> int:
         if blob not in others:
             blob.unlink(missing_ok=True)
             freed += size
+    for part in (folder.parents[1] / "blobs").glob("*.incomplete"):  # of killed downloads, which are begun anew
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
+                part.unlink()
     return freed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from pathlib import Path
@@ -55,13 +56,14 @@ def load_model(
 
     loader = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     where = where or folder
+    safetensors = any(Path(folder).glob("model*.safetensors"))
     try:
         model, report = loader.from_pretrained(
             folder,
             dtype=getattr(torch, check_dtype(dtype)),
             trust_remote_code=False,
             weights_only=True,
-            use_safetensors=True if any(Path(folder).glob("*.safetensors")) else None,
+            use_safetensors=safetensors or None,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # they are in the report
         )
@@ -69,6 +71,12 @@ def load_model(
         raise UserError(f"{where} is damaged ({one_line(error)}); delete it and make or download it again") from None
     except UnpicklingError as error:
         raise _refused_pickle(where, error) from None
+    except (EOFError, RuntimeError, OSError) as error:
+        if safetensors or (isinstance(error, OSError) and error.errno != errno.EINVAL):
+            raise loading_error(where, error) from None
+        raise UserError(
+            f"{where} is damaged (its pytorch_model.bin is cut off); delete it and make or download it again"
+        ) from None
     except Exception as error:
         raise loading_error(where, error) from None
     for kind in ("missing_keys", "mismatched_keys"):

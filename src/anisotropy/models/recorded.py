@@ -70,7 +70,7 @@ class ModelEntry(BaseModel):
 
     version: int = VERSION
     label: str
-    kind: Literal["miniature", "hub", "folder"]
+    kind: Literal["miniature", "package", "hub", "folder"]
     objective: Objective
     unigram: float | None = None
     notes: tuple[str, ...] = ()

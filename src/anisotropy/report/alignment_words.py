@@ -52,7 +52,8 @@ def against_controls(table: pd.DataFrame, model: str, run: str | None, title: st
     own = _of_label(mean, model)
     last = own["step"].max()
     trained = _excess(own, "gradient", last)
-    lines = [f"For {title}, excess over all concepts at step {last:,} minus that of the control:", ""]
+    when = f"at step {last:,}" if own["step"].nunique() > 1 else "at its one checkpoint"
+    lines = [f"For {title}, excess over all concepts {when} minus that of the control:", ""]
     compared = [("the same gradients at step 0 (untrained)", _excess(own, "gradient", 0))]
     compared += [("gradients of shuffled labels at the same step", _excess(own, "shuffled", last))]
     if run is not None:

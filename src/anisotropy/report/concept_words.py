@@ -249,6 +249,9 @@ def course_words(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str])
     for model, table in courses.items():
         own = table[table["reading"] == "activations"].sort_values("step")
         ratios, steps = own["ratio"].to_numpy(), own["step"].to_numpy()
+        if len(steps) == 1:
+            sentences.append(f"{titles[model]}: the ratio of the activations is {ratios[0]:.2f} at its one checkpoint.")
+            continue
         place = int(ratios.argmin())
         start = (
             f"{titles[model]}: the ratio of the activations begins at {ratios[0]:.2f}, is lowest at step "

@@ -31,6 +31,7 @@ from anisotropy.report.rules.frequency import (
     C1_PRINTED,
     C1_THRESHOLD,
     READINGS,
+    is_tied,
     reading_name,
 )
 from anisotropy.report.tables import signed
@@ -122,7 +123,7 @@ def draw_distance(
         value: ``"distance"`` or ``"relative"``.
     """
     panels = [
-        (model, matrix, rows)
+        (model, str(matrix), rows)
         for model, table in tokens.items()
         for matrix, rows in table[(table["centroid"] == centroid) & (table["stage"] == "trained")].groupby("matrix")
     ]
@@ -133,7 +134,8 @@ def draw_distance(
         axis.scatter(rows["log10_frequency"], rows[value], s=5, color=DOTS, alpha=0.35, linewidths=0)
         medians = binned(rows, value)
         axis.plot(medians["centre"], medians["median"], color=INK, marker="o", markersize=4)
-        name = titles[model] if matrix == "contextual" else f"{titles[model]}, {matrix} matrix"
+        kind = "tied" if is_tied(tokens[model]) else matrix
+        name = titles[model] if matrix == "contextual" else f"{titles[model]}, {kind} matrix"
         axis.set(
             title=f"{name}: ρ = {signed(rho)}",
             ylabel=f"distance ({centroid})" if value == "distance" else "distance / norm",

@@ -290,7 +290,9 @@ def bases_sentence(stages: pd.DataFrame, titles: Mapping[str, str]) -> str:
         ]
         ratios = late.pivot(index="probe", columns="basis", values="estimate")
         if not {"early", "own"} <= set(ratios.columns):
-            lines.append(f"{titles[label]} has only one of the bases late.")
+            only = set(rows["stage"]) == {"only"}
+            why = "one checkpoint, so no early basis beside its own" if only else "only one of the bases late"
+            lines.append(f"{titles[label]} has {why}.")
             continue
         ratio = ratios["early"] / ratios["own"]
         if (ratio < 1).all():

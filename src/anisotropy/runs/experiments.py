@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.runs.measuring import STUDIES, Request, Steps, needed_steps, study_parameters
 from anisotropy.runs.project import EXPERIMENTS
+
+PAPER, PAPER_TABLES = "paper", "paper-tables"
 
 
 class Chapter(BaseModel):
@@ -31,6 +33,22 @@ class Set(BaseModel):
 
     about: str
     notebooks: dict[str, dict[str, Any]]
+
+    @field_validator("notebooks")
+    @classmethod
+    def _with_the_papers_models(cls, notebooks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """``models: paper`` stands for every model of the catalogue that the paper uses in that chapter's figures."""
+        papers = {PAPER: catalogue().paper(), PAPER_TABLES: catalogue().paper(tables=True)}
+        for name, parameters in notebooks.items():
+            models = parameters.get("models", [])
+            if isinstance(models, str) and models not in papers:
+                raise ValueError(f"{name}: models is {models!r}; a list of models, or {PAPER} or {PAPER_TABLES}")
+        return {
+            name: {**parameters, "models": papers[parameters["models"]]}
+            if isinstance(parameters.get("models"), str)
+            else parameters
+            for name, parameters in notebooks.items()
+        }
 
     def models(self, notebook: str) -> list[str]:
         """Models and controls of a notebook."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from anisotropy.errors import UserError
 from anisotropy.files import locked
-from anisotropy.models.catalogue import ModelName, parse_name
+from anisotropy.models.catalogue import ModelName, catalogue, parse_name
 from anisotropy.models.checkpoints import (
     CheckpointRecord,
     Source,
@@ -21,7 +21,8 @@ from anisotropy.models.checkpoints import (
     quiet_transformers,
     select_steps,
 )
-from anisotropy.models.corpus import EMBEDDED, StudyText, load_corpus, study_text, tokenizer_digest
+from anisotropy.models.corpus import EMBEDDED, StudyText, study_text, tokenizer_digest
+from anisotropy.models.hub_corpus import open_corpus
 from anisotropy.models.recorded import Manifest, RecordedSource
 from anisotropy.provenance import provenance, source_hash
 from anisotropy.runs.project import Project
@@ -56,6 +57,21 @@ def study_parameters(study: str, given: Mapping[str, Any] | None = None) -> Base
         ) from None
 
 
+def limited(parameters: BaseModel, name: ModelName) -> BaseModel:
+    """Parameters as a model is measured with: the catalogue limits how much text a slow model reads."""
+    entry = catalogue().packages.get(name.name) if name.kind == "package" else None
+    return parameters.model_copy(update=entry.limit(dict(parameters))) if entry else parameters
+
+
+def _limits(name: ModelName, wanted: BaseModel, used: BaseModel) -> list[str]:
+    """A sentence where a model read less text than was asked for."""
+    fields = [field for field in type(used).model_fields if getattr(wanted, field) != getattr(used, field)]
+    if not fields:
+        return []
+    numbers = getattr(used, fields[0]), getattr(wanted, fields[0])
+    return [f"{name.title} is large for this book and read {numbers[0]:,} tokens of text instead of {numbers[1]:,}"]
+
+
 def _module(study: str) -> Any:
     return importlib.import_module(f"anisotropy.studies.{study}")
 
@@ -88,23 +104,25 @@ class Laboratory:
         *,
         corpus: str = EMBEDDED,
         device: str = "auto",
-        dtype: str = "float32",
-        evict: bool = False,
+        dtype: str | None = None,
+        evict: bool | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Nothing is read or loaded yet.
 
         Args:
             project: where checkpoints and results are.
-            corpus: see :func:`anisotropy.models.corpus.load_documents`.
+            corpus: see :func:`anisotropy.models.hub_corpus.open_corpus`.
             device: ``"auto"``, or what torch calls it.
-            dtype: floating point type of the weights; results in other types are kept apart.
-            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+            dtype: floating point type of the weights, by default the project's; results in other types are kept apart.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
             report: receives one line per finished checkpoint.
         """
         self.project, self.corpus_source, self.report = project, corpus, report
         self.store = ResultStore(project.results)
-        self._device, self._dtype, self._evict = device, check_dtype(dtype), evict
+        self._device, self._dtype = device, check_dtype(dtype or project.dtype)
+        self._evict = project.evict if evict is None else evict
         self._texts: dict[str, StudyText] = {}
 
     @property
@@ -116,6 +134,11 @@ class Laboratory:
         """
         return choose_device(self._device)
 
+    @property
+    def dtype(self) -> str:
+        """Floating point type that models are measured in."""
+        return self._dtype
+
     def open(self, name: ModelName) -> RecordedSource:
         """A model's checkpoints, in this laboratory's type, with what is recorded of them beside the results.
 
@@ -125,7 +148,7 @@ class Laboratory:
         manifest = Manifest(self.project.results, name.label)
         live: Source | UserError
         try:
-            live = open_source(name, self.project.checkpoints, dtype=self._dtype, evict=self._evict)
+            live = open_source(name, self.project.checkpoints, dtype=self._dtype, evict=self._evict, report=self.report)
         except UserError as error:
             live = error
         return RecordedSource(name, manifest, live, dtype=self._dtype)
@@ -169,7 +192,8 @@ class Laboratory:
         if not entries:
             return False
         for (study, parameters), of_one in zip(requests, choices or [["all"]] * len(requests), strict=True):
-            code, given = source_hash(f"anisotropy.studies.{study}"), parameters.model_dump(mode="json")
+            code = source_hash(f"anisotropy.studies.{study}")
+            given = limited(parameters, parse_name(model)).model_dump(mode="json")
             for step in needed_steps(list(entries), of_one, model):
                 weights = entries[step].weights.get(self._dtype, "")
                 if Key(study, given, weights, str(text), code) not in self.store:
@@ -207,18 +231,26 @@ class Laboratory:
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)
         source.keep(self.corpus_source, text.digest)
+        asked, requests = requests, [(study, limited(parameters, name)) for study, parameters in requests]
         found = [Measured(name, source.objective, [], list(source.notes)) for _ in requests]
+        for (_, full), (_, used), measured in zip(asked, requests, found, strict=True):
+            measured.notes.extend(_limits(name, full, used))
         pairs = list(zip(requests, found, strict=True))
         needed = [needed_steps(list(records), of_one, name.label) for of_one in choices or [["all"]] * len(requests)]
         wanted = {step: [pair for pair, at in zip(pairs, needed, strict=True) if step in at] for step in steps}
         if checkpoints == "all":
             wanted = {step: of_step for step, of_step in wanted.items() if of_step}
         for number, (step, of_step) in enumerate(wanted.items(), 1):
+            where = f"checkpoint {number} of {len(wanted)}"
             try:
-                self._checkpoint(source, records[step], text, of_step or pairs, f"checkpoint {number} of {len(wanted)}")
+                loaded = self._checkpoint(source, records[step], text, of_step or pairs, where)
             except Exception as error:
                 error.add_note(f"while {name.label} was measured at step {step}")
                 raise
+            if loaded:
+                from anisotropy.models.batch_size import release
+
+                release(self.device)
         return found
 
     def _checkpoint(
@@ -228,7 +260,8 @@ class Laboratory:
         text: StudyText,
         pairs: Sequence[tuple[Request, Measured]],
         where: str,
-    ) -> None:
+    ) -> bool:
+        """Whether the checkpoint had to be loaded; it is dropped on return."""
         label, step = source.name.label, record.step
         checkpoint = source.load(step, self.device) if record.weight_hash is None else None
         weights = checkpoint.weight_hash if checkpoint else record.weight_hash
@@ -244,7 +277,9 @@ class Laboratory:
             for (study, parameters), measured in pairs:
                 twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
                 if twin is not None:
-                    measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                    measured.notes.append(
+                        f"{label}: {record.title} holds the same weights as step {twin} and is left out"
+                    )
                     continue
                 key = self._key(study, parameters, weights, text)
                 if key not in self.store:
@@ -252,11 +287,14 @@ class Laboratory:
                     started = time.perf_counter()
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
+                    for note in _batch_notes():
+                        measured.notes.append(f"{label}: {study} at {record.title}: {note}")
                     about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
-                    self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+                    self.report(f"{label}: {study} at {record.title} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
                 measured.loaded += checkpoint is not None
+        return checkpoint is not None
 
     def _key(self, study: str, parameters: BaseModel, weight_hash: str, text: StudyText) -> Key:
         code = source_hash(f"anisotropy.studies.{study}")
@@ -267,8 +305,14 @@ class Laboratory:
         tokenizer = source.tokenizer()
         digest = tokenizer_digest(tokenizer)
         if digest not in self._texts:
-            self._texts[digest] = study_text(load_corpus(self.corpus_source), tokenizer, len(tokenizer))
+            self._texts[digest] = study_text(open_corpus(self.corpus_source, self.report), tokenizer, len(tokenizer))
         return self._texts[digest]
+
+
+def _batch_notes() -> list[str]:
+    from anisotropy.models.batch_size import take_notes
+
+    return take_notes()
 
 
 def needed_steps(available: Sequence[int], choices: Sequence[Steps], label: str) -> list[int]:

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 class Page:
     """A page that measures no model: what it computes, it computes itself."""
 
-    def __init__(self) -> None:
-        """Start the page's clock."""
-        self._started = time.perf_counter()
+    def __init__(self, origin: str = "no model and no text takes part") -> None:
+        """Start the page's clock.
+
+        Args:
+            origin: what the page's numbers come from, after "Computed on this page from its parameters".
+        """
+        self._started, self._origin = time.perf_counter(), origin
 
     def finish(self) -> None:
         """Show where the page's numbers come from; the last call of every notebook."""
@@ -53,7 +57,7 @@ class Page:
         }
 
     def _origins(self) -> list[str]:
-        return ["Computed on this page from its parameters; no model and no text takes part.", ""]
+        return [f"Computed on this page from its parameters; {self._origin}.", ""]
 
     def _made(self) -> str:
         libraries = ", ".join(f"{name} {version}" for name, version in versions(("torch", "transformers")).items())
@@ -79,8 +83,8 @@ class Session(Page):
         checkpoints: Steps = "all",
         corpus: str = EMBEDDED,
         device: str = "auto",
-        dtype: str = "float32",
-        evict: bool = False,
+        dtype: str | None = None,
+        evict: bool | None = None,
     ) -> None:
         """Check the parameters and find every model's checkpoints; nothing is loaded yet.
 
@@ -90,8 +94,9 @@ class Session(Page):
             checkpoints: ``"all"``, a list of steps, or a number of log-spaced ones; controls always use all.
             corpus: the study corpus.
             device: ``"auto"``, or what torch calls it.
-            dtype: floating point type of the weights, ``"float32"`` unless memory forbids it.
-            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+            dtype: floating point type of the weights; by default the project's, which is float32 unless changed.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
 
         Raises:
             UserError: no models, an unknown one, one that has not been pretrained, a control of no model here.
@@ -113,10 +118,10 @@ class Session(Page):
             find_project(), corpus=corpus, device=device, dtype=dtype, evict=evict, report=self._report
         )
         quiet_transformers()
+        self._line: Any = None
         self._sources: dict[str, Source] = {label: self._laboratory.open(name) for label, name in self._names.items()}
         self._measured: dict[str, Measured] = {}
         self._studies: set[str] = set()
-        self._line: Any = None
 
     def _controlled(self, control: ModelName) -> str:
         entry = catalogue().miniatures.get(control.name)
@@ -211,9 +216,8 @@ class Session(Page):
         """What each model of the page is, in words."""
         rows = []
         for label, name in self._names.items():
-            entry = (
-                catalogue().miniatures.get(name.name) if name.kind == "miniature" else catalogue().hub.get(name.name)
-            )
+            known = catalogue()
+            entry = known.miniatures.get(name.name) or known.packages.get(name.name) or known.hub.get(name.name)
             role = "control" if label in self.controls.values() else self._sources[label].objective
             rows.append({"model": self.title(label), "role": role, "what it is": entry.note if entry else name.name})
         return pd.DataFrame(rows)
@@ -254,9 +258,10 @@ class Session(Page):
             collections = measured.collections
             devices = sorted({str(collection.provenance["device"]) for collection in collections})
             dates = sorted(str(collection.provenance["date"])[:10] for collection in collections)
-            steps = [collection.step for collection in collections]
+            names = {record.step: record.label or f"{record.step}" for record in self._sources[label].records()}
+            ends = dict.fromkeys(names.get(one.step, f"{one.step}") for one in (collections[0], collections[-1]))
             rows.append(
-                f"| {self.title(label)} | {measured.objective} | {len(steps)} ({steps[0]} … {steps[-1]}) "
+                f"| {self.title(label)} | {measured.objective} | {len(collections)} ({' … '.join(ends)}) "
                 f"| {self._names[label].seed if self._names[label].kind == 'miniature' else '–'} "
                 f"| {', '.join(devices)} | {dates[-1]} |"
             )
@@ -265,7 +270,7 @@ class Session(Page):
             "|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Corpus `{self.corpus}`.",
+            f"Corpus `{self.corpus}`; weights in {self._laboratory.dtype}.",
         ]
 
 

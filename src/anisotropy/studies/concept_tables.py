@@ -129,7 +129,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         arrays |= found_arrays
     head = checkpoint.model.get_output_embeddings()
     if head is not None and head.weight.shape[1] == rows.shape[1]:
-        matrix = head.weight.detach().cpu().numpy().astype(np.float64)
+        matrix = head.weight.detach().double().cpu().numpy()
         arrays |= nearest_unembeddings(fit.components_, matrix, text.counts)
     return arrays
 

@@ -74,7 +74,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     for name, matrix in embedding_matrices(model).items():
         centroid = matrix.mean(0, dtype=torch.float64)
         rows = matrix[torch.from_numpy(tokens).to(matrix.device)]
-        arrays[f"{name}_rows"] = rows.cpu().numpy()
+        arrays[f"{name}_rows"] = rows.float().cpu().numpy()
         arrays[f"{name}_vocabulary"] = torch.linalg.vector_norm(rows.double() - centroid, dim=1).cpu().numpy()
         arrays[f"{name}_norm"] = torch.linalg.vector_norm(rows.double(), dim=1).cpu().numpy()
     blocks = take_tokens(text.blocks, min(parameters.text_tokens, even_tokens(text.blocks)))

@@ -77,12 +77,9 @@ def _judge(
     of_reading = rows[(rows["centroid"] == centroid) & (rows["matrix"] == matrix)]
     own = of_reading[(of_reading["model"] == model) & (of_reading["stage"] == "trained")].set_index("seed")
     if own.empty:
-        why = {
-            "trajectory": "it needs two checkpoints after step 0 and a matrix of its own (tied matrices are one)",
-            "vocabulary": "the model has no such matrix of its own (tied matrices are one)",
-            "occurrences": "no token occurs often enough in the text",
-        }
-        return Verdict("C1", model, reading, Outcome.NOT_APPLICABLE, why[centroid])
+        return Verdict(
+            "C1", model, reading, Outcome.NOT_APPLICABLE, _why_not(rows[rows["model"] == model], centroid, matrix)
+        )
     estimate, low, high = float(own["estimate"].mean()), float(own["low"].min()), float(own["high"].max())
     shuffled = of_reading[(of_reading["model"] == control) & (of_reading["stage"] == "trained")].set_index("seed")
     untrained = of_reading[(of_reading["model"] == model) & (of_reading["stage"] == "untrained")].set_index("seed")
@@ -93,6 +90,21 @@ def _judge(
     printed = C1_PRINTED if is_decoder and estimate < 0 else None
     near = abs(estimate - C1_PRINTED) <= C1_NEAR if printed else None
     return Verdict("C1", model, reading, outcome, reason, estimate, low, high, values, len(own), printed, near)
+
+
+def _why_not(of_model: pd.DataFrame, centroid: str, matrix: str) -> str:
+    """Why a model has no value for a reading, from those it has."""
+    if centroid == "occurrences":
+        return "no token occurs often enough in the text"
+    if matrix == "output" and is_tied(of_model):
+        return "the matrices are tied: the reading of the input matrix is this one too"
+    return "it needs two checkpoints after step 0" if centroid == "trajectory" else "the model has no such matrix"
+
+
+def is_tied(of_model: pd.DataFrame) -> bool:
+    """Whether one matrix is input and output embedding, told from one model's distances or correlations."""
+    matrices = set(of_model.loc[of_model["centroid"] == "vocabulary", "matrix"])
+    return matrices == {"input"}
 
 
 def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame], expected: Sequence[str]) -> tuple[Outcome, str]:

@@ -14,6 +14,7 @@ from anisotropy.report.tables import signed
 
 C4_THRESHOLD = 0.1
 C4_NORMAL = (0.9, 1.1)
+_TIED = "the matrices are tied: the reading of the input matrix is this one too"
 MATRICES = ("input", "output")
 SHUFFLED_LABELS, UNTRAINED_BASIS, RANDOM_BASIS = "shuffled labels", "untrained basis", "random basis"
 _SUFFICIENT = {
@@ -82,7 +83,10 @@ def _judge(rows: pd.DataFrame, model: str, control: str | None, matrix: str, sta
     here = rows[rows["matrix"] == matrix].set_index("seed")
     own = here[(here["model"] == model) & (here["basis"] == "start")]
     if own.empty:
-        why = "it needs a pair of checkpoints in the stage and a matrix of its own (tied matrices are one)"
+        other = rows[(rows["model"] == model) & (rows["matrix"] != matrix)]
+        # Both matrices are measured at the same checkpoints, so where only one has rows they are tied.
+        tied = matrix == "output" and not other.empty
+        why = "it needs a pair of checkpoints in the stage" if not tied else _TIED
         return Verdict("C4", model, reading, Outcome.NOT_APPLICABLE, why)
     found = {
         SHUFFLED_LABELS: here[(here["model"] == control) & (here["basis"] == "start")],
