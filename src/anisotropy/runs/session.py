@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 class Page:
     """A page that measures no model: what it computes, it computes itself."""
 
-    def __init__(self) -> None:
-        """Start the page's clock."""
-        self._started = time.perf_counter()
+    def __init__(self, origin: str = "no model and no text takes part") -> None:
+        """Start the page's clock.
+
+        Args:
+            origin: what the page's numbers come from, after "Computed on this page from its parameters".
+        """
+        self._started, self._origin = time.perf_counter(), origin
 
     def finish(self) -> None:
         """Show where the page's numbers come from; the last call of every notebook."""
@@ -52,7 +56,7 @@ class Page:
         }
 
     def _origins(self) -> list[str]:
-        return ["Computed on this page from its parameters; no model and no text takes part.", ""]
+        return [f"Computed on this page from its parameters; {self._origin}.", ""]
 
     def _made(self) -> str:
         libraries = ", ".join(f"{name} {version}" for name, version in versions(("torch", "transformers")).items())
