@@ -29,8 +29,9 @@ MODELS = {file_name(model): model for model in SET.all_models()}
 MINIATURES = [model for model in SET.all_models() if parse_name(model).kind == "miniature"]
 PACKAGED = [model for model in SET.all_models() if parse_name(model).kind == "package"]
 INSTEAD = " ".join(f"--models {shlex.quote(model)}" for model in SELECTION.models)
-# A job on a cluster has the threads that the profile gives it.
+# A job on a cluster has the threads that the profile gives it, and a log of its own.
 HERE = SELECTION.unit == "model"
+TO_LOG = "" if HERE else " > {log} 2>&1"
 
 
 def sources(*modules):
@@ -53,6 +54,10 @@ def measured(model):
 
 def converted(model):
     return f"_build/stamps/converted-{model}"
+
+
+def log_of(job):
+    return [] if HERE else f"{BUILD}/logs/{job}.log"
 
 
 def needed_first(model):
@@ -98,17 +103,23 @@ for model in PACKAGED if workflow.is_main_process else []:
         Path(converted(model)).unlink(missing_ok=True)
 
 
+SPREAD = config.get("spread", f"{BUILD}/spread.json")
+if workflow.is_main_process and not Path(SPREAD).is_file():
+    Path(f"{BUILD}/stamps/spread").unlink(missing_ok=True)
+
+
 wildcard_constraints:
     model="|".join(map(re.escape, {**MODELS, **dict.fromkeys(MINIATURES + PACKAGED)})) or "none",
     step=r"\d+",
     notebook="|".join(SET.notebooks),
 
 
+# Collecting stamps and rendering pages is no work for a node.
 localrules:
     book,
     measurements,
-    collect,
     site,
+    spread,
 
 
 rule book:
@@ -116,6 +127,18 @@ rule book:
         [measured(model) for model in SET.all_models()],
         expand(f"{BUILD}/executed/notebooks/{{notebook}}.ipynb", notebook=SET.notebooks),
         f"{BUILD}/stamps/site",
+
+
+rule spread:
+    input:
+        expand(f"{BUILD}/executed/notebooks/{{notebook}}.ipynb", notebook=SET.notebooks),
+        sources("anisotropy.runs.seeds"),
+    output:
+        touch(f"{BUILD}/stamps/spread"),
+    params:
+        file=SPREAD,
+    shell:
+        "anisotropy seeds --set {SELECTION.set_name} --write-only --output {params.file:q}"
 
 
 rule measurements:
@@ -130,9 +153,11 @@ rule pretrain:
         touch("_build/stamps/pretrained-{model}"),
     params:
         recipe=lambda wildcards: catalogue().miniatures[parse_name(wildcards.model).name].recipe.model_dump_json(),
+    log:
+        log_of("pretrain-{model}"),
     threads: workflow.cores if HERE else 1
     shell:
-        "anisotropy pretrain {wildcards.model}"
+        "anisotropy pretrain {wildcards.model}" + TO_LOG
 
 
 rule convert:
@@ -173,10 +198,15 @@ else:
             requests=lambda wildcards: str(requests_by_step(MODELS[wildcards.model])[int(wildcards.step)]),
             checkpoint=lambda wildcards: SELECTION.steps[MODELS[wildcards.model]][int(wildcards.step)],
             model=lambda wildcards: MODELS[wildcards.model],
+        log:
+            log_of("measure-{model}-step-{step}"),
         threads: 1
         shell:
             "anisotropy measure --model {params.model:q} --set {SELECTION.set_name} {INSTEAD}"
-            " --checkpoint {wildcards.step}"
+            " --checkpoint {wildcards.step}" + TO_LOG
+
+    localrules:
+        collect,
 
     rule collect:
         input:
@@ -198,10 +228,12 @@ rule notebook:
     params:
         parameters=lambda wildcards: str(SET.notebooks[wildcards.notebook]),
         instead=lambda wildcards: INSTEAD if SET.models(wildcards.notebook) else "",
+    log:
+        log_of("notebook-{notebook}"),
     # Everything is measured by now; what a page computes hardly uses a second core.
     threads: max(1, workflow.cores // 2) if HERE else 1
     shell:
-        "anisotropy run {input.notebook} --set {SELECTION.set_name} {params.instead} --output {output}"
+        "anisotropy run {input.notebook} --set {SELECTION.set_name} {params.instead} --output {output}" + TO_LOG
 
 
 rule site:

@@ -25,7 +25,7 @@ def _one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except UserError as error:
-            click.echo(f"anisotropy: {error}", err=True)
+            click.echo(" – ".join([f"anisotropy: {error}", *getattr(error, "__notes__", ())]), err=True)
             sys.exit(1)
 
     return wrapped
@@ -273,6 +273,7 @@ def _workflow_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--partition", help="SLURM: partition of the jobs."),
             click.option("--account", help="SLURM: account of the jobs; default: none is named."),
+            click.option("--cpus", type=click.IntRange(1), help="SLURM: cores of a job."),
             click.option("--gpus", type=click.IntRange(0), help="SLURM: GPUs of a measuring job."),
             click.option("--memory", type=click.IntRange(1), help="SLURM: memory of a job, in GB."),
             click.option("--hours", type=click.FloatRange(0, min_open=True), help="SLURM: time limit of a job."),
@@ -351,12 +352,13 @@ def _drive(
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything, provenance too, to this file.")
 @_one_line_errors
 def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
-    """Print the verdicts of a set's executed notebooks: claims × models."""
+    """Print the verdicts of a set's executed notebooks, claims × models, and their spread over training seeds."""
+    from anisotropy.report.seeds import read_spread
     from anisotropy.runs.project import find_project
     from anisotropy.runs.scorecard import read_scorecard, scorecard_text, write_scorecard
 
     found = read_scorecard(find_project(), set_name)
-    click.echo(scorecard_text(found, each_reading=readings))
+    click.echo(scorecard_text(found, read_spread(), each_reading=readings))
     if file:
         write_scorecard(found, file)
         click.echo(f"scorecard: {file}")
@@ -395,6 +397,35 @@ def plan(set_name: str, models: tuple[str, ...], offline: bool, bandwidth: float
     labels = split_models(models, project.root)
     found = make_plan(project, experiments, set_name, labels, this_machine(project.results), ask_hub=not offline)
     click.echo(json.dumps(found.as_data(), indent=1) if as_json else as_text(found, bandwidth * 1e6))
+
+
+@main.command()
+@click.option("--set", "set_name", default="seeds", show_default=True, help="Set of experiments.yml.")
+@click.option("--write-only", is_flag=True, help="Only write the file, from notebooks that have been executed.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: the file that is committed.")
+@_one_line_errors
+def seeds(set_name: str, write_only: bool, output: Path | None) -> None:
+    """Train, measure and judge models at several training seeds, and write how verdicts spread over them.
+
+    A killed run goes on. What is trained and measured already is used.
+    """
+    from anisotropy.report.seeds import default_file
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+
+    project = find_project()
+    load_experiments(project.root).get_set(set_name)
+    target = (output or default_file()).absolute()
+    if write_only:
+        from anisotropy.runs.seeds import make_spread, write_spread
+
+        spread = make_spread(project, set_name)
+        write_spread(spread, target)
+        click.echo(f"{target}: {len(spread.verdicts)} verdicts over the training seeds {spread.seeds}")
+    else:
+        from anisotropy.runs.workflow import drive
+
+        drive(project, set_name, target="spread", config={"spread": str(target)})
 
 
 @main.group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -69,6 +70,41 @@ def test_equal_weights_under_two_steps_are_named_and_used_once(laboratory, proje
     measured = laboratory.measure(str(run), "frequency", PARAMETERS)
     assert [collection.step for collection in measured.collections] == [10, 20]
     assert measured.notes == [f"{run}: step 30 holds the same weights as step 20 and is left out"]
+
+
+def test_each_request_at_the_checkpoints_its_notebooks_read(laboratory):
+    other = study_parameters("frequency", {"occurrences": 4, "text_tokens": 4096})
+    requests = [("frequency", PARAMETERS), ("frequency", other)]
+    choices = [[[4], 1], [[8]]]
+    found = laboratory.measure_all("tiny-pythia", requests, choices=choices)
+    assert [[one.step for one in measured.collections] for measured in found] == [[4, 32], [8]]
+    found = laboratory.measure_all("tiny-pythia", requests, [8], choices)
+    assert [[one.step for one in measured.collections] for measured in found] == [[], [8]]
+    found = laboratory.measure_all("tiny-pythia", requests, [2], choices)
+    assert [[one.step for one in measured.collections] for measured in found] == [[2], [2]]
+
+
+def test_two_that_measure_the_same_weights_at_once_measure_them_once(project, small_corpus, tmp_path):
+    """As jobs of a cluster do; an untrained control, for one, has its model's weights under another name."""
+    shutil.copytree(project.checkpoints / "tiny-pythia" / "seed-0", tmp_path / "other-name")
+    lines = []
+
+    def measure(model):
+        own = Laboratory(project, corpus=str(small_corpus), report=lines.append)
+        return own.measure(model, "frequency", PARAMETERS, [0, 4, 32])
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(measure, ["tiny-pythia", str(tmp_path / "other-name")])
+    assert len(lines) == 3
+    for first, second in zip(one.collections, other.collections, strict=True):
+        assert first.provenance == second.provenance
+
+
+def test_a_failure_says_at_which_checkpoint(laboratory, monkeypatch):
+    monkeypatch.setattr("anisotropy.studies.frequency.collect", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as caught:
+        laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [4])
+    assert caught.value.__notes__ == ["while tiny-pythia was measured at step 4"]
 
 
 def test_mistakes_are_named(laboratory, tmp_path):

@@ -74,6 +74,16 @@ def test_a_page_from_first_to_last_call(here, small_corpus, shown):
     json.dumps(about)
 
 
+def test_folders_of_one_name_are_told_apart(here, tiny_run):
+    for folder in ("a/x/run", "b/x/run", "x/run", "own"):
+        shutil.copytree(tiny_run[0], here / folder)
+    run = Session(models=["a/x/run", "b/x/run", "own"])
+    assert run.titles() == {"a/x/run": "a/x/run", "b/x/run": "b/x/run", "own": "own"}
+    assert Session(models=["a/x/run", "own"]).titles() == {"a/x/run": "run", "own": "own"}
+    titles = Session(models=["a/x/run", "x/run"]).titles()
+    assert titles == {"a/x/run": "a/x/run", "x/run": "x/run"}
+
+
 def test_tokens_are_readable(here, small_corpus, shown):
     run = Session(models=["tiny-pythia"], corpus=str(small_corpus))
     tokenizer = run._sources["tiny-pythia"].tokenizer()

@@ -10,6 +10,7 @@ from typing import Any
 from anisotropy.errors import UserError
 
 _EXECUTOR = "slurm"
+_RULES = ("pretrain", "measure", "notebook")  # of the Snakefile: those whose jobs run on nodes
 
 
 def slurm_options(settings: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
@@ -19,7 +20,8 @@ def slurm_options(settings: Mapping[str, Any], asked: Mapping[str, Any]) -> list
 
     Args:
         settings: the profile.
-        asked: ``partition``, ``account``, ``gpus``, ``memory`` (GB) and ``hours``; ``None`` for the profile's own.
+        asked: ``partition``, ``account``, ``cpus``, ``gpus``, ``memory`` (GB) and ``hours``; ``None`` where the profile
+            decides.
 
     Raises:
         UserError: the profile submits nothing to SLURM and something was asked, or there is no SLURM here.
@@ -41,6 +43,8 @@ def slurm_options(settings: Mapping[str, Any], asked: Mapping[str, Any]) -> list
         if name in given:
             resources[resource] = given[name] if factor is None else max(1, round(given[name] * factor))
     options = ["--default-resources", *(f"{name}={value}" for name, value in resources.items())] if resources else []
+    if "cpus" in given:
+        options += ["--set-threads", *(f"{rule}={given['cpus']}" for rule in _RULES)]
     if "gpus" in given:
         of_rules = {rule: dict(of_rule) for rule, of_rule in (settings.get("set-resources") or {}).items()}
         of_rules.setdefault("measure", {})["gpu"] = given["gpus"]

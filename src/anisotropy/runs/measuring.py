@@ -242,7 +242,12 @@ class Laboratory:
             wanted = {step: of_step for step, of_step in wanted.items() if of_step}
         for number, (step, of_step) in enumerate(wanted.items(), 1):
             where = f"checkpoint {number} of {len(wanted)}"
-            if self._checkpoint(source, records[step], text, of_step or pairs, where):
+            try:
+                loaded = self._checkpoint(source, records[step], text, of_step or pairs, where)
+            except Exception as error:
+                error.add_note(f"while {name.label} was measured at step {step}")
+                raise
+            if loaded:
                 from anisotropy.models.batch_size import release
 
                 release(self.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -140,12 +141,23 @@ class Session(Page):
             self._line.update(Markdown(line))
 
     def title(self, label: str) -> str:
-        """A model's name for figures and tables."""
-        return self._names[label].title
+        """A model's name for figures and tables; folders of one name show enough of their paths to tell them apart."""
+        title = self._names[label].title
+        alike = [Path(name.name).parts for name in self._names.values() if name.title == title]
+        if self._names[label].kind != "folder" or len(alike) == 1:
+            return title
+        parts = Path(self._names[label].name).parts
+        lengths = range(1, len(parts))
+        told = (n for n in lengths if [other[-n:] for other in alike].count(parts[-n:]) == 1)
+        return str(Path(*parts[-next(told, len(parts)) :]))
 
     def titles(self) -> dict[str, str]:
         """Titles by label, controls included; a summary over training seeds goes by the name without its seed."""
-        without_seed = {name.name: name.model_copy(update={"seed": 0}).title for name in self._names.values()}
+        without_seed = {
+            name.name: name.model_copy(update={"seed": 0}).title
+            for name in self._names.values()
+            if name.kind == "miniature"
+        }
         return without_seed | {label: self.title(label) for label in self._names}
 
     def collect(self, study: str, **parameters: Any) -> dict[str, list[Collection]]:
