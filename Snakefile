@@ -53,12 +53,12 @@ def measured(model):
     return f"{BUILD}/stamps/measured-{file_name(model)}"
 
 
-def log_of(job):
-    return [] if HERE else f"{BUILD}/logs/{job}.log"
-
-
 def converted(model):
     return f"_build/stamps/converted-{model}"
+
+
+def log_of(job):
+    return [] if HERE else f"{BUILD}/logs/{job}.log"
 
 
 def needed_first(model):

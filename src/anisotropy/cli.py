@@ -365,35 +365,6 @@ def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
 
 
 @main.command()
-@click.option("--set", "set_name", default="seeds", show_default=True, help="Set of experiments.yml.")
-@click.option("--write-only", is_flag=True, help="Only write the file, from notebooks that have been executed.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: the file that is committed.")
-@_one_line_errors
-def seeds(set_name: str, write_only: bool, output: Path | None) -> None:
-    """Train, measure and judge models at several training seeds, and write how verdicts spread over them.
-
-    A killed run goes on. What is trained and measured already is used.
-    """
-    from anisotropy.report.seeds import default_file
-    from anisotropy.runs.experiments import load_experiments
-    from anisotropy.runs.project import find_project
-
-    project = find_project()
-    load_experiments(project.root).get_set(set_name)
-    target = (output or default_file()).absolute()
-    if write_only:
-        from anisotropy.runs.seeds import make_spread, write_spread
-
-        spread = make_spread(project, set_name)
-        write_spread(spread, target)
-        click.echo(f"{target}: {len(spread.verdicts)} verdicts over the training seeds {spread.seeds}")
-    else:
-        from anisotropy.runs.workflow import drive
-
-        drive(project, set_name, target="spread", config={"spread": str(target)})
-
-
-@main.command()
 @_SET
 @_MODELS
 @click.option("--offline", is_flag=True, help="Do not ask the hub for sizes; go by the catalogue.")
@@ -426,6 +397,35 @@ def plan(set_name: str, models: tuple[str, ...], offline: bool, bandwidth: float
     labels = split_models(models, project.root)
     found = make_plan(project, experiments, set_name, labels, this_machine(project.results), ask_hub=not offline)
     click.echo(json.dumps(found.as_data(), indent=1) if as_json else as_text(found, bandwidth * 1e6))
+
+
+@main.command()
+@click.option("--set", "set_name", default="seeds", show_default=True, help="Set of experiments.yml.")
+@click.option("--write-only", is_flag=True, help="Only write the file, from notebooks that have been executed.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: the file that is committed.")
+@_one_line_errors
+def seeds(set_name: str, write_only: bool, output: Path | None) -> None:
+    """Train, measure and judge models at several training seeds, and write how verdicts spread over them.
+
+    A killed run goes on. What is trained and measured already is used.
+    """
+    from anisotropy.report.seeds import default_file
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+
+    project = find_project()
+    load_experiments(project.root).get_set(set_name)
+    target = (output or default_file()).absolute()
+    if write_only:
+        from anisotropy.runs.seeds import make_spread, write_spread
+
+        spread = make_spread(project, set_name)
+        write_spread(spread, target)
+        click.echo(f"{target}: {len(spread.verdicts)} verdicts over the training seeds {spread.seeds}")
+    else:
+        from anisotropy.runs.workflow import drive
+
+        drive(project, set_name, target="spread", config={"spread": str(target)})
 
 
 @main.group()

@@ -134,8 +134,8 @@ def draw_distance(
         axis.scatter(rows["log10_frequency"], rows[value], s=5, color=DOTS, alpha=0.35, linewidths=0)
         medians = binned(rows, value)
         axis.plot(medians["centre"], medians["median"], color=INK, marker="o", markersize=4)
-        kind = "tied" if is_tied(tokens[model]) else matrix
-        name = titles[model] if matrix == "contextual" else f"{titles[model]}, {kind} matrix"
+        of = "tied" if is_tied(tokens[model]) else f"{matrix} matrix"
+        name = titles[model] if matrix == "contextual" else f"{titles[model]}, {of}"
         axis.set(
             title=f"{name}: ρ = {signed(rho)}",
             ylabel=f"distance ({centroid})" if value == "distance" else "distance / norm",
