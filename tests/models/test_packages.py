@@ -18,6 +18,9 @@ from anisotropy.errors import UserError
 from anisotropy.models import packages
 from anisotropy.models.catalogue import Catalogue, ModelName, catalogue, parse_name
 from anisotropy.models.checkpoints import UNKNOWN_STEP, open_source
+from anisotropy.runs.measuring import limited, study_parameters
+from anisotropy.runs.project import Project
+from anisotropy.runs.subjects import subject
 
 REAL = "smollm2-135m-instruct-q4"
 CPU = torch.device("cpu")
@@ -125,7 +128,7 @@ def test_conversion_keeps_every_value_and_is_done_once(installed, tmp_path):
 
 
 def test_another_type_of_weights_is_another_hash(installed, tmp_path):
-    source = packages.PackageSource(NAME, tmp_path, "bfloat16", lambda line: None)
+    source = packages.PackageSource(NAME, tmp_path, dtype="bfloat16", report=lambda line: None)
     assert source.records()[0].weight_hash is None
     checkpoint = source.load(UNKNOWN_STEP, CPU)
     assert checkpoint.model.dtype == torch.bfloat16
@@ -228,3 +231,30 @@ def test_the_real_model_reads_english(tmp_path):
     model = source.load(UNKNOWN_STEP, CPU).model
     with torch.no_grad():
         assert float(model(ids, labels=ids).loss.exp()) < 25
+
+
+def test_studies_read_no_more_text_than_its_entry_allows():
+    entry = catalogue().packages[REAL]
+    given = {"tokens": 8_192, "text_tokens": 100, "rows": 9_000}
+    assert entry.limit(given) == {"tokens": entry.text_tokens, "text_tokens": 100, "rows": 9_000}
+    asked = study_parameters("tangents", {"tokens": 8_192})
+    assert limited(asked, parse_name(REAL)) == asked.model_copy(update={"tokens": entry.text_tokens})
+    assert limited(asked, parse_name("mini-pythia")) == asked
+
+
+def test_a_plan_knows_its_size_before_it_is_converted(tmp_path, monkeypatch):
+    monkeypatch.delenv("ANISOTROPY_CHECKPOINTS", raising=False)
+    found = subject(parse_name(REAL), Project(tmp_path))
+    assert (found.steps, found.here, found.remote) == ([UNKNOWN_STEP], 0, False)
+    assert found.shape is not None
+    assert (found.shape.hidden_size, found.shape.layers, found.shape.tied) == (576, 30, True)
+    assert "converts it" in found.notes[0]
+
+
+def test_a_recorded_hash_spares_the_conversion(installed, tmp_path):
+    """Where results were imported, pages need neither weights nor their hash."""
+    source = packages.PackageSource(NAME, tmp_path)
+    (record,) = source.records()
+    assert record.weight_hash is None
+    assert source.mark(record.step) == packages.catalogue().packages[NAME.name].sha256
+    assert not packages.converted_folder(tmp_path, NAME).exists()
