@@ -114,6 +114,7 @@ def logged():
     if HERE:
         return {}
     found = {log_of(f"pretrain-{model}"): pretrained(model) for model in TRAINED_HERE}
+    found |= {log_of(f"convert-{model}"): converted(model) for model in PACKAGED}
     for name, model in MODELS.items():
         for step in requests_by_step(model):
             found[log_of(f"measure-{name}-step-{step}")] = f"{measured(model)}.steps/{step}"
@@ -192,9 +193,11 @@ rule convert:
         touch("_build/stamps/converted-{model}"),
     params:
         file=lambda wildcards: catalogue().packages[wildcards.model].sha256,
+    log:
+        log_of("convert-{model}"),
     threads: 1
     shell:
-        "anisotropy convert {wildcards.model}"
+        "anisotropy convert {wildcards.model}" + TO_LOG
 
 
 if SELECTION.unit == "model":

@@ -30,7 +30,7 @@ def test_the_whole_book(tmp_path, small_text, writers):
     assert code == 0
     site = where.strip()
     pages = sorted(project.root.glob("_build/*/executed/notebooks/*.ipynb"))
-    assert len(pages) == 9
+    assert len(pages) == 10
     for page in pages:
         text = "\n".join(
             str(output.get("data", output.get("text", "")))
