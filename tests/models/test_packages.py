@@ -125,7 +125,7 @@ def test_conversion_keeps_every_value_and_is_done_once(installed, tmp_path):
 
 
 def test_another_type_of_weights_is_another_hash(installed, tmp_path):
-    source = packages.PackageSource(NAME, tmp_path, "bfloat16", lambda line: None)
+    source = packages.PackageSource(NAME, tmp_path, dtype="bfloat16", report=lambda line: None)
     assert source.records()[0].weight_hash is None
     checkpoint = source.load(UNKNOWN_STEP, CPU)
     assert checkpoint.model.dtype == torch.bfloat16
