@@ -321,7 +321,7 @@ class TestWhatIsLoaded:
 
         def edit(folder: Path) -> None:
             (folder / "model.safetensors").unlink()
-            (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Malicious()))
+            (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Malicious(), protocol=2))
 
         found = self.store(tmp_path / "copy", saved, edit)
         refused(lambda: found.load(3, CPU), "some/model@step3")
