@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test test-slow bench serve clean
+.PHONY: help env book test test-slow seeds bench serve clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ test-slow: $(READY)
 ## make bench              time the measures beside other libraries (a quiet machine, about 10 minutes)
 bench: $(READY)
 	@$(BIN)/python benchmarks/run.py
+
+## make seeds              the verdicts over three training seeds (twelve trainings the first time, over an hour)
+seeds: $(READY)
+	@$(BIN)/anisotropy seeds
 
 ## make serve [SET=smoke]  show the book at http://127.0.0.1:8000 (PORT=…)
 serve:

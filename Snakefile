@@ -98,6 +98,11 @@ for model in PACKAGED if workflow.is_main_process else []:
         Path(converted(model)).unlink(missing_ok=True)
 
 
+SPREAD = config.get("spread", f"{BUILD}/spread.json")
+if workflow.is_main_process and not Path(SPREAD).is_file():
+    Path(f"{BUILD}/stamps/spread").unlink(missing_ok=True)
+
+
 wildcard_constraints:
     model="|".join(map(re.escape, {**MODELS, **dict.fromkeys(MINIATURES + PACKAGED)})) or "none",
     step=r"\d+",
@@ -109,6 +114,7 @@ localrules:
     measurements,
     collect,
     site,
+    spread,
 
 
 rule book:
@@ -116,6 +122,18 @@ rule book:
         [measured(model) for model in SET.all_models()],
         expand(f"{BUILD}/executed/notebooks/{{notebook}}.ipynb", notebook=SET.notebooks),
         f"{BUILD}/stamps/site",
+
+
+rule spread:
+    input:
+        expand(f"{BUILD}/executed/notebooks/{{notebook}}.ipynb", notebook=SET.notebooks),
+        sources("anisotropy.runs.seeds"),
+    output:
+        touch(f"{BUILD}/stamps/spread"),
+    params:
+        file=SPREAD,
+    shell:
+        "anisotropy seeds --set {SELECTION.set_name} --write-only --output {params.file:q}"
 
 
 rule measurements:

@@ -123,8 +123,10 @@ def convert(names: tuple[str, ...]) -> None:
     help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
-@click.option("--dtype", default="float32", show_default=True, help="Type of the weights: float32, bfloat16, float16.")
-@click.option("--evict", is_flag=True, help="Delete weights from the hub's cache once used, unless they were there.")
+@click.option("--dtype", help="Type of the weights: float32 (the default), bfloat16 or float16.")
+@click.option(
+    "--evict", is_flag=True, default=None, help="Delete weights from the hub's cache once used, unless they were there."
+)
 @_one_line_errors
 def measure(
     names: tuple[str, ...],
@@ -134,8 +136,8 @@ def measure(
     steps: tuple[int, ...],
     corpus: str,
     device: str,
-    dtype: str,
-    evict: bool,
+    dtype: str | None,
+    evict: bool | None,
 ) -> None:
     """Collect studies from a model's checkpoints; what is kept already is not measured again."""
     from anisotropy.models.catalogue import parse_name
@@ -349,15 +351,45 @@ def _drive(
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything, provenance too, to this file.")
 @_one_line_errors
 def scorecard(set_name: str, readings: bool, file: Path | None) -> None:
-    """Print the verdicts of a set's executed notebooks: claims × models."""
+    """Print the verdicts of a set's executed notebooks, claims × models, and their spread over training seeds."""
+    from anisotropy.report.seeds import read_spread
     from anisotropy.runs.project import find_project
     from anisotropy.runs.scorecard import read_scorecard, scorecard_text, write_scorecard
 
     found = read_scorecard(find_project(), set_name)
-    click.echo(scorecard_text(found, each_reading=readings))
+    click.echo(scorecard_text(found, read_spread(), each_reading=readings))
     if file:
         write_scorecard(found, file)
         click.echo(f"scorecard: {file}")
+
+
+@main.command()
+@click.option("--set", "set_name", default="seeds", show_default=True, help="Set of experiments.yml.")
+@click.option("--write-only", is_flag=True, help="Only write the file, from notebooks that have been executed.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: the file that is committed.")
+@_one_line_errors
+def seeds(set_name: str, write_only: bool, output: Path | None) -> None:
+    """Train, measure and judge models at several training seeds, and write how verdicts spread over them.
+
+    A killed run goes on. What is trained and measured already is used.
+    """
+    from anisotropy.report.seeds import default_file
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+
+    project = find_project()
+    load_experiments(project.root).get_set(set_name)
+    target = (output or default_file()).absolute()
+    if write_only:
+        from anisotropy.runs.seeds import make_spread, write_spread
+
+        spread = make_spread(project, set_name)
+        write_spread(spread, target)
+        click.echo(f"{target}: {len(spread.verdicts)} verdicts over the training seeds {spread.seeds}")
+    else:
+        from anisotropy.runs.workflow import drive
+
+        drive(project, set_name, target="spread", config={"spread": str(target)})
 
 
 @main.command()
@@ -403,13 +435,18 @@ def results() -> None:
 @results.command(name="list")
 @_one_line_errors
 def list_results() -> None:
-    """One line per collection: study, model, step, device, date."""
-    for record in _store().records():
+    """One line per collection: study, model, step, device, date; then how many this version of the code reads."""
+    from anisotropy.runs.sharing import is_usable
+
+    records = list(_store().records())
+    for record in records:
         about = record["provenance"]
         click.echo(
             f"{record['key']['study']:<12} {record['model']:<24} step {record['step']:<8} {about['device']:<6} "
             f"{about['date']}  {about['seconds']:.1f} s"
         )
+    usable = sum(is_usable(record["key"]) for record in records)
+    click.echo(f"{len(records)} collections, {usable} of them measured with this version of the code")
 
 
 @results.command()

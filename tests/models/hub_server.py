@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         if files is None:
             return self._fail("revision")
         if what == "info":
-            siblings = [{"rfilename": name} for name in files]
+            siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
             return self._json(
                 {"id": parts["repo"], "modelId": parts["repo"], "sha": commit_of(revision), "siblings": siblings}
                 | {"tags": [], "downloads": 0, "private": False, "gated": False}

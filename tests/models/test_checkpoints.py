@@ -372,4 +372,4 @@ def test_a_hub_name_opens_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[Any, ...]] = []
     monkeypatch.setattr(subject, "HubSource", lambda *arguments, **more: opened.append((*arguments, more)))
     subject.open_source(parse_name("pythia-160m"), Path("nowhere"), dtype="bfloat16", evict=True)
-    assert opened == [(parse_name("pythia-160m"), Path("nowhere"), {"dtype": "bfloat16", "evict": True})]
+    assert opened == [(parse_name("pythia-160m"), {"dtype": "bfloat16", "evict": True})]

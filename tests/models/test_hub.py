@@ -120,14 +120,11 @@ class TestFromTheCache:
         assert found.load(1000, CPU).name == "olmo-1b"
         assert found.notes == []
 
-    def test_weights_seen_once_are_known_by_their_commit(self, saved: Saved, tmp_path: Path) -> None:
-        put("some/model", "step0", saved["before"][0])
-        put("some/model", "step1", saved["after"][0])
-        found = source("some/model", tmp_path).load(1, CPU)
-        assert source("some/model", tmp_path).records() == [CheckpointRecord(0), CheckpointRecord(1, found.weight_hash)]
-        assert source("some/model", tmp_path, dtype="bfloat16").records() == [CheckpointRecord(0), CheckpointRecord(1)]
-        (tmp_path / "hub" / "some--model.json").write_text("{")
-        assert source("some/model", tmp_path).records() == [CheckpointRecord(0), CheckpointRecord(1)]
+    def test_the_mark_of_a_checkpoint_is_its_commit(self, saved: Saved) -> None:
+        """By which it is recognised later without being loaded."""
+        snapshots = [put("some/model", f"step{step}", saved["before"][0]) for step in (0, 1)]
+        found = source("some/model")
+        assert [found.mark(step) for step in (0, 1)] == [snapshot.name for snapshot in snapshots]
 
     def test_the_tokenizer_is_the_final_model_s(self, saved: Saved) -> None:
         """Step branches may lack one; ``main`` may be the one that lacks it; the catalogue may name another place."""

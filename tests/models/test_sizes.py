@@ -72,6 +72,8 @@ MILLIONS = {  # as the names and model cards of the models say; with both embedd
 
 def test_models_of_the_hub_have_the_sizes_they_are_known_for():
     assert set(MILLIONS) == set(catalogue().hub) == set(more_of_hub_models())
+    for name in catalogue().packages:
+        assert stored(name).shape.parameters == stored("smollm2-135m").shape.parameters
     for name, millions in MILLIONS.items():
         assert stored(name).shape.parameters / 1e6 == pytest.approx(millions, rel=0.01), name
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from anisotropy.errors import UserError
+from anisotropy.models.catalogue import ModelName, parse_name
 from anisotropy.models.checkpoints import FolderSource
+from anisotropy.models.recorded import Manifest
 from anisotropy.runs.measuring import Laboratory, choose_device, study_parameters
 from anisotropy.runs.project import Project
 
@@ -108,3 +110,67 @@ def test_devices():
     assert choose_device("auto").type in {"cpu", "cuda", "mps"}
     with pytest.raises(UserError, match="device 'gpu0' cannot be used here"):
         choose_device("gpu0")
+
+
+def test_checkpoints_of_a_folder_are_loaded_again_only_when_their_files_change(laboratory, project, tmp_path):
+    run = tmp_path / "own-run"
+    source = project.checkpoints / "tiny-pythia" / "seed-0"
+    for step, original in ((10, 4), (20, 8)):
+        shutil.copytree(source / f"step-{original:06d}", run / f"step-{step}")
+    shutil.copytree(source / "tokenizer", run / "tokenizer")
+    assert laboratory.measure(str(run), "frequency", PARAMETERS).loaded == 2
+    assert laboratory.measure(str(run), "frequency", PARAMETERS).loaded == 0
+    shutil.copytree(source / "step-000016", run / "step-20", dirs_exist_ok=True)
+    changed = laboratory.measure(str(run), "frequency", PARAMETERS)
+    assert changed.loaded == 1
+    assert (
+        changed.collections[1].weight_hash == FolderSource(parse_name("tiny-pythia"), source).records()[5].weight_hash
+    )
+    # Without the folder its results are still there, and a step that was never measured is named.
+    away = run.rename(tmp_path / "moved")
+    assert laboratory.open(ModelName(kind="folder", name=str(run))).records()[0].step == 10
+    assert away.is_dir()
+
+
+def test_another_training_under_the_same_label_is_told_apart(laboratory, project):
+    laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [4])
+    kept = laboratory.kept("frequency", PARAMETERS)["tiny-pythia"]
+    assert [one.step for one in kept] == [4]
+    manifest = Manifest(project.results, "tiny-pythia")
+    other = manifest.checkpoints()[4].model_copy(update={"weights": {"float32": "of another training"}})
+    manifest.write_checkpoint(other)
+    assert "tiny-pythia" not in laboratory.kept("frequency", PARAMETERS)
+
+
+def test_results_alone_are_enough_where_all_is_measured(laboratory, project, small_corpus):
+    requests = [("frequency", PARAMETERS)]
+    assert not laboratory.is_measured("tiny-pythia", requests)
+    laboratory.measure("tiny-pythia", "frequency", PARAMETERS, 3)
+    assert laboratory.is_measured("tiny-pythia", requests, [[3]])
+    assert not laboratory.is_measured("tiny-pythia", requests, [["all"]])
+    assert not Laboratory(project, corpus="sotu").is_measured("tiny-pythia", requests, [[3]])
+    shutil.rmtree(project.checkpoints)
+    away = Laboratory(project, corpus=str(small_corpus))
+    assert away.measure("tiny-pythia", "frequency", PARAMETERS, 3).loaded == 0
+    with pytest.raises(UserError, match=r"weights of step 1 are not on this machine.*results import FILE"):
+        away.measure("tiny-pythia", "frequency", PARAMETERS, "all")
+    with pytest.raises(UserError, match="has no checkpoint 3"):
+        away.check_checkpoints("tiny-pythia", [3])
+
+
+def test_the_type_of_the_weights_reaches_every_job_and_is_kept_apart(laboratory, project, small_corpus, monkeypatch):
+    assert (laboratory.dtype, project.evict) == ("float32", False)
+    exact = laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [32])
+    monkeypatch.setenv("ANISOTROPY_DTYPE", "bfloat16")
+    monkeypatch.setenv("ANISOTROPY_EVICT", "1")
+    assert project.evict
+    half = Laboratory(project, corpus=str(small_corpus)).measure("tiny-pythia", "frequency", PARAMETERS, [32])
+    assert (exact.loaded, half.loaded) == (1, 1)
+    one, other = exact.collections[0], half.collections[0]
+    assert (one.provenance["dtype"], other.provenance["dtype"]) == ("float32", "bfloat16")
+    np.testing.assert_array_equal(one.arrays["token_ids"], other.arrays["token_ids"])
+    np.testing.assert_allclose(one.arrays["input_rows"], other.arrays["input_rows"], rtol=2**-8)
+    assert not np.array_equal(one.arrays["input_rows"], other.arrays["input_rows"])
+    monkeypatch.setenv("ANISOTROPY_DTYPE", "float8")
+    with pytest.raises(UserError, match="dtype 'float8' is not one of float32, bfloat16, float16"):
+        Laboratory(project)

@@ -63,7 +63,7 @@ def test_a_page_from_first_to_last_call(here, small_corpus, shown):
     assert 0 < sizes["never seen"] < sizes["vocabulary size"]
     run.finish()
     assert "| tiny-Pythia | causal | 3 (0 … 32) | 0 | cpu |" in shown[-1]
-    assert str(small_corpus) in shown[-1]
+    assert f"Corpus `{small_corpus}`; weights in float32." in shown[-1]
     about = run.provenance()
     assert [(one["model"], one["training_seed"], one["control"]) for one in about["models"]] == [
         ("tiny-pythia", 0, False),

@@ -46,7 +46,6 @@ __all__ = [
     "PackageSource",
     "Source",
     "cached_revisions",
-    "check_checkpoints",
     "check_dtype",
     "check_names",
     "expected_minutes",
@@ -87,22 +86,15 @@ def open_source(
     if name.kind == "package":
         return PackageSource(name, root, dtype=dtype, report=report)
     if name.kind == "hub":
-        return HubSource(name, root, dtype=dtype, evict=evict)
+        return HubSource(name, dtype=dtype, evict=evict)
     folder = miniature_folder(root, name) if name.kind == "miniature" else Path(name.name)
     return FolderSource(name, folder, dtype=dtype)
 
 
-def check_checkpoints(name: ModelName, choice: str | int | list[int], root: Path, dtype: str = "float32") -> None:
-    """Find out about a mistyped model, revision or step before anything slow is imported.
-
-    Raises:
-        UserError: as :func:`open_source` and :func:`select_steps`.
-    """
-    select_steps([record.step for record in open_source(name, root, dtype=dtype).records()], choice, name.label)
-
-
 def check_names(names: Iterable[ModelName], choice: str | int | list[int], root: Path) -> None:
-    """As :func:`check_checkpoints`, but only of what can be looked up here: kept results need no checkpoints.
+    """Find out about mistyped revisions and steps before anything slow is imported.
+
+    What cannot be looked up here passes: results that are kept need no checkpoints.
 
     Raises:
         UserError: a repository or revision that does not exist, or a choice of checkpoints that a model does not have.

@@ -67,6 +67,8 @@ class FolderSource(Source):
                 f"(about {expected_minutes(recipe.steps * recipe.tokens_per_step):.2g} minutes on two cores), "
                 "or import results that hold it: `anisotropy results import FILE`"
             )
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder}: give one that holds step folders, or import its results")
         self.unigram: float | None = self.index.get("unigram_cross_entropy")
         self.training = self.index
         self._folders = {

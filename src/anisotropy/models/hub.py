@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anisotropy.errors import UnknownNameError, UserError
-from anisotropy.files import locked, write_json
 from anisotropy.models.catalogue import HubModel, ModelName, catalogue
 from anisotropy.models.heads import Objective
 from anisotropy.models.hub_errors import hub_error
@@ -41,12 +38,11 @@ class HubSource(Source):
         revisions: branch, tag or commit by step; see :class:`CheckpointRecord` for steps that are not known.
     """
 
-    def __init__(self, name: ModelName, root: Path, *, dtype: str = "float32", evict: bool = False) -> None:
+    def __init__(self, name: ModelName, *, dtype: str = "float32", evict: bool = False) -> None:
         """Ask the hub, or the cache, which revisions there are; only the newest one's configuration is downloaded.
 
         Args:
             name: parsed.
-            root: folder of all checkpoints; what was seen of weights is remembered in it.
             dtype: floating point type to load in.
             evict: delete weights from the cache once they are loaded, unless they were there before.
 
@@ -57,7 +53,6 @@ class HubSource(Source):
         self.name, self._dtype, self._evict = name, dtype, evict
         self.entry: HubModel | None = catalogue().hub.get(name.name)
         self.repository = self.entry.hub if self.entry else name.name
-        self._memory = root / "hub" / f"{self.repository.replace('/', '--')}.json"
         self._known = find_revisions(self.repository)
         self.is_whole = self._known.missing is None
         self.notes: list[str] = []
@@ -133,12 +128,8 @@ class HubSource(Source):
         return objective_in(fetch_descriptions(self.repository, revision), f"{self.repository}@{revision}")
 
     def records(self) -> list[CheckpointRecord]:
-        """Every checkpoint; hashes where this machine has seen the weights of the same commit before."""
-        seen = self._remembered()
-        return [
-            CheckpointRecord(step, seen.get(self._commit(revision), {}).get(self._dtype), label=self._labels.get(step))
-            for step, revision in self.revisions.items()
-        ]
+        """Every checkpoint; hashes of weights are not known before these are loaded."""
+        return [CheckpointRecord(step, label=self._labels.get(step)) for step in self.revisions]
 
     def mark(self, step: int) -> str | None:
         """The commit that the revision points to."""
@@ -171,21 +162,7 @@ class HubSource(Source):
         if self._evict and new:
             drop_weights(folder)
         found = weight_hash(model)
-        self._remember(folder.name, found)
         return Checkpoint(model, self.name.label, step, self.objective, self.tokenizer().mask_token_id, found)
-
-    def _remembered(self) -> dict[str, dict[str, str]]:
-        # A commit never changes, so weights that were evicted need not come back only to be recognised.
-        try:
-            return json.loads(self._memory.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-
-    def _remember(self, commit: str, found: str) -> None:
-        with locked(self._memory.with_suffix(".lock")):
-            seen = self._remembered()
-            seen.setdefault(commit, {})[self._dtype] = found
-            write_json(self._memory, seen)
 
 
 def _label(revision: str) -> str:

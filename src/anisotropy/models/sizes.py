@@ -1,4 +1,4 @@
-"""How large a model is, and how much memory a pass through it takes: closed forms, without torch and without weights."""
+"""How large a model is, and how much memory a pass through it takes: closed forms, without torch or weights."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,10 +11,12 @@ import yaml
 from anisotropy.models.catalogue import Recipe, catalogue
 from anisotropy.models.sizes import FLOAT32, Shape
 
+_FIELDS = {field.name for field in fields(Shape)}
+
 
 @dataclass(frozen=True)
 class Stored:
-    """A catalogue model as it is stored: its shape, bytes of a weight, and how many checkpoints, where that is known."""
+    """A catalogue model as it is stored: shape, bytes of a weight, and how many checkpoints, where that is known."""
 
     shape: Shape
     bytes_per_weight: int
@@ -36,6 +38,9 @@ def stored(name: str) -> Stored:
     if name in known.miniatures:
         recipe = known.miniatures[name].recipe
         return Stored(shape_of_recipe(recipe), FLOAT32, len(recipe.checkpoint_steps()))
+    if name in known.packages:
+        packaged = known.packages[name]
+        return Stored(Shape(**packaged.model_dump(include=_FIELDS)), FLOAT32, 1)
     entry, more = known.hub[name], more_of_hub_models()[name]
     shape = Shape(
         family=entry.family,

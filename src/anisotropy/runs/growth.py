@@ -5,17 +5,27 @@ Random weights cost as much as trained ones, except where an iteration stops by 
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from anisotropy.models.labels import split_label
 from anisotropy.models.sizes import Shape
-from anisotropy.studies.costs import BLOCKS, LENGTH
+from anisotropy.models.stored import stored
+from anisotropy.runs.declared import with_defaults
+from anisotropy.runs.machine import cpu_speeds
+from anisotropy.runs.project import Project
+from anisotropy.studies.costs import BLOCKS, LENGTH, cost
+from anisotropy.studies.costs import seconds as estimate
+from anisotropy.studies.results import ResultStore
 
 BASE = Shape("gpt_neox", 128, 4, 4_096, 512, 4, 4, False)
-_ZIPF = 1.1
+_ZIPF, _VOCABULARY = 1.1, 1_024
 
 
 def random_checkpoint(shape: Shape, seed: int = 0, device: str = "cpu") -> Any:
@@ -53,21 +63,81 @@ def random_text(tokens: int, vocabulary: int, seed: int = 0) -> Any:
     return StudyText(tuple(ids), np.bincount(ids.ravel(), minlength=vocabulary) + 1, f"random {tokens} {seed}")
 
 
-def measure(study: str, shape: Shape, parameters: Mapping[str, Any], tokens: int, device: str = "cpu") -> dict:
-    """Run a study's ``collect`` once on a random model.
+def measure(study: str, shape: Shape, parameters: Mapping[str, Any], tokens: int) -> dict[str, float]:
+    """Run a study's ``collect`` on a random model on the CPU, once for time and once for memory.
 
     Returns:
-        ``seconds`` of the wall clock, ``cpu_seconds`` of all threads, ``result_bytes``.
+        ``seconds`` of processor time of all threads, ``memory`` of the tensors alive at the peak beside the weights,
+        and ``result`` in bytes.
     """
-    import importlib
-
     module = importlib.import_module(f"anisotropy.studies.{study}")
-    checkpoint, text = random_checkpoint(shape, device=device), random_text(tokens, shape.vocabulary)
+    checkpoint, text = random_checkpoint(shape), random_text(tokens, shape.vocabulary)
     given = module.Parameters(**parameters)
-    wall, used = time.perf_counter(), time.process_time()
-    arrays = module.collect(checkpoint, text, given)
-    return {
-        "seconds": time.perf_counter() - wall,
-        "cpu_seconds": time.process_time() - used,
-        "result_bytes": sum(array.nbytes for array in arrays.values()),
-    }
+    seconds = []
+    for _ in range(2):
+        started = time.process_time()
+        arrays = module.collect(checkpoint, text, given)
+        seconds.append(time.process_time() - started)
+    from anisotropy.runs.live_memory import LiveBytes
+
+    with LiveBytes() as live:
+        module.collect(checkpoint, text, given)
+    kept = sum(array.nbytes for array in arrays.values())
+    return {"seconds": min(seconds), "memory": float(live.peak), "result": float(kept)}
+
+
+def sweep(study: str, tokens: Sequence[int], widths: Sequence[int], layers: Sequence[int]) -> pd.DataFrame:
+    """Measure a study while one size grows and the others stay at their first value.
+
+    Args:
+        study: one whose text is its parameter ``tokens``.
+        tokens: of text.
+        widths: d.
+        layers: blocks.
+
+    Returns:
+        Columns ``axis`` (``tokens``, ``d``, ``layers``), ``size``, ``quantity`` (``seconds``, ``memory``, ``result``),
+        ``measured``, ``foretold`` by the closed forms (seconds on this processor).
+    """
+    speeds = cpu_speeds()
+    rows = []
+    for axis, sizes in (("tokens", tokens), ("d", widths), ("layers", layers)):
+        for size in sizes:
+            d, blocks, text = (
+                size if axis == name else sizes_of[0]
+                for name, sizes_of in (("d", widths), ("layers", layers), ("tokens", tokens))
+            )
+            shape = replace(BASE, hidden_size=d, intermediate_size=4 * d, layers=blocks, vocabulary=_VOCABULARY)
+            parameters = with_defaults(study, {"tokens": text})
+            work = cost(study, shape, parameters)
+            foretold = {
+                "seconds": estimate(work, *speeds, speeds[1]),
+                "memory": work.device_bytes,
+                "result": work.result_bytes,
+            }
+            for quantity, value in measure(study, shape, parameters, text).items():
+                rows.append([axis, size, quantity, value, foretold[quantity]])
+    return pd.DataFrame(rows, columns=["axis", "size", "quantity", "measured", "foretold"])
+
+
+def against_records(project: Project) -> pd.DataFrame:
+    """Measured seconds of everything kept of catalogue models, beside what the plan would have said on this machine.
+
+    Returns:
+        Columns ``study``, ``model``, ``checkpoints``, ``measured`` (median seconds a checkpoint), ``estimated``.
+    """
+    speeds = cpu_speeds()
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    store = ResultStore(project.results)
+    for record in store.records() if store.root.is_dir() else ():
+        try:
+            shape = stored(split_label(record["model"])[0]).shape
+            parameters = with_defaults(record["key"]["study"], record["key"]["parameters"])
+            work = cost(record["key"]["study"], shape, parameters)
+        except KeyError:  # a model or a study that has no closed form
+            continue
+        if record["provenance"]["device"] == "cpu":
+            pair = (record["provenance"]["seconds"], estimate(work, *speeds, speeds[1]))
+            found.setdefault((record["key"]["study"], record["model"]), []).append(pair)
+    rows = [[study, model, len(pairs), *np.median(pairs, axis=0)] for (study, model), pairs in sorted(found.items())]
+    return pd.DataFrame(rows, columns=["study", "model", "checkpoints", "measured", "estimated"])

@@ -104,8 +104,8 @@ class Laboratory:
         *,
         corpus: str = EMBEDDED,
         device: str = "auto",
-        dtype: str = "float32",
-        evict: bool = False,
+        dtype: str | None = None,
+        evict: bool | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Nothing is read or loaded yet.
@@ -114,13 +114,15 @@ class Laboratory:
             project: where checkpoints and results are.
             corpus: see :func:`anisotropy.models.hub_corpus.open_corpus`.
             device: ``"auto"``, or what torch calls it.
-            dtype: floating point type of the weights; results in other types are kept apart.
-            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+            dtype: floating point type of the weights, by default the project's; results in other types are kept apart.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
             report: receives one line per finished checkpoint.
         """
         self.project, self.corpus_source, self.report = project, corpus, report
         self.store = ResultStore(project.results)
-        self._device, self._dtype, self._evict = device, check_dtype(dtype), evict
+        self._device, self._dtype = device, check_dtype(dtype or project.dtype)
+        self._evict = project.evict if evict is None else evict
         self._texts: dict[str, StudyText] = {}
 
     @property
@@ -131,6 +133,11 @@ class Laboratory:
             UserError: a device torch does not know or does not have.
         """
         return choose_device(self._device)
+
+    @property
+    def dtype(self) -> str:
+        """Floating point type that models are measured in."""
+        return self._dtype
 
     def open(self, name: ModelName) -> RecordedSource:
         """A model's checkpoints, in this laboratory's type, with what is recorded of them beside the results.
@@ -265,7 +272,9 @@ class Laboratory:
             for (study, parameters), measured in pairs:
                 twin = next((other.step for other in measured.collections if other.weight_hash == weights), None)
                 if twin is not None:
-                    measured.notes.append(f"{label}: step {step} holds the same weights as step {twin} and is left out")
+                    measured.notes.append(
+                        f"{label}: {record.title} holds the same weights as step {twin} and is left out"
+                    )
                     continue
                 key = self._key(study, parameters, weights, text)
                 if key not in self.store:
@@ -274,10 +283,10 @@ class Laboratory:
                     arrays = _module(study).collect(checkpoint, text, parameters)
                     seconds = time.perf_counter() - started
                     for note in _batch_notes():
-                        measured.notes.append(f"{label}: {study} at step {step}: {note}")
+                        measured.notes.append(f"{label}: {study} at {record.title}: {note}")
                     about = provenance(str(checkpoint.model.device), seconds, dtype=self._dtype)
                     self.store.write(key, Collection(label, step, weights, arrays, about))
-                    self.report(f"{label}: {study} at step {step} in {seconds:.1f} s ({where})")
+                    self.report(f"{label}: {study} at {record.title} in {seconds:.1f} s ({where})")
                 measured.collections.append(self.store.read(key, label, step))
                 measured.loaded += checkpoint is not None
         return checkpoint is not None

@@ -41,8 +41,8 @@ class Job:
         done: how many of them are measured and kept already.
         result_bytes: of all that are not.
         memory: of the process on the CPU at its peak, bytes.
-        gpu_memory, least_gpu_memory: at the peak where the model is (the CPU, without a GPU) with full batches, and with
-            a sequence at a time, bytes.
+        gpu_memory, least_gpu_memory: at the peak where the model is (the CPU, without a GPU) with full batches, and
+            with a sequence at a time, bytes.
         seconds: of all checkpoints that are not done.
     """
 

@@ -29,7 +29,7 @@ def as_text(plan: Plan, download_speed: float = _DOWNLOAD_SPEED) -> str:
             "total",
             "",
             "",
-            size(totals["download"]),
+            size(totals["download"]) if totals["download"] else "–",
             size(totals["checkpoints"] + totals["results"]),
             size(totals["memory"]),
             *([size(totals["gpu_memory"])] if gpu else []),

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pandas as pd
 from anisotropy.errors import UserError
 from anisotropy.provenance import git_revision
 from anisotropy.report.scorecard import Outcome
+from anisotropy.report.seeds import Spread
 from anisotropy.report.tables import signed
 from anisotropy.report.verdict_data import Chapter, Found, VerdictData, read_chapter
 from anisotropy.runs.experiments import load_experiments
 from anisotropy.runs.project import Project
+from anisotropy.runs.sharing import current_code
 
 PRINTED = "printed"
 _SHORT = {
@@ -62,6 +65,7 @@ class Scorecard:
         """As plain data: verdicts, where each stands, and where the numbers come from."""
         return {
             "set": self.set_name,
+            "made": datetime.now(UTC).isoformat(timespec="seconds"),
             "revision": git_revision(),
             "missing": list(self.missing),
             "verdicts": [found.model_dump(mode="json") for found in self.found],
@@ -86,8 +90,14 @@ def read_scorecard(project: Project, set_name: str) -> Scorecard:
     return Scorecard(set_name, chapters, tuple(name for name in notebooks if name not in there))
 
 
-def scorecard_text(scorecard: Scorecard, each_reading: bool = False) -> str:
-    """The scorecard for a terminal: measured verdicts, the rules on printed numbers, and the spread over seeds."""
+def scorecard_text(scorecard: Scorecard, spread: Spread | None = None, each_reading: bool = False) -> str:
+    """The scorecard for a terminal: measured verdicts, the rules on printed numbers, and the spread over seeds.
+
+    Args:
+        scorecard: of a set.
+        spread: over training seeds, the committed one.
+        each_reading: a line per reading instead of counts.
+    """
     table = readings if each_reading else claims_by_model
     dates = sorted(str(chapter.provenance["executed"])[:10] for chapter in scorecard.chapters if chapter.provenance)
     parts = [f"Verdicts of the set {scorecard.set_name!r}, executed {_span(dates)}. open: inconclusive."]
@@ -96,7 +106,21 @@ def scorecard_text(scorecard: Scorecard, each_reading: bool = False) -> str:
             parts += ["", f"{head}:", table(found).to_string(index=False)]
     if scorecard.missing:
         parts += ["", f"Not executed yet: {', '.join(scorecard.missing)}."]
+    if spread is not None:
+        parts += ["", spread_heading(spread), table(spread.verdicts).to_string(index=False)]
     return "\n".join(parts)
+
+
+def spread_heading(spread: Spread) -> str:
+    """What the spread is over, how often seeds disagree, and whether the code has changed since."""
+    seeds = ", ".join(map(str, spread.seeds))
+    text = (
+        f"Over the training seeds {seeds} (committed, {spread.made.date[:10]}, revision "
+        f"{spread.made.revision or 'unknown'}); alone, the seeds disagree in {len(spread.disagreeing())} of "
+        f"{len(spread.verdicts)} readings"
+    )
+    changed = [study for study, code in spread.made.studies.items() if code != current_code(study)]
+    return f"{text}; measured before the last change of {', '.join(changed)}:" if changed else f"{text}:"
 
 
 def _span(dates: Sequence[str]) -> str:

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 class Page:
     """A page that measures no model: what it computes, it computes itself."""
 
-    def __init__(self) -> None:
-        """Start the page's clock."""
-        self._started = time.perf_counter()
+    def __init__(self, origin: str = "no model and no text takes part") -> None:
+        """Start the page's clock.
+
+        Args:
+            origin: what the page's numbers come from, after "Computed on this page from its parameters".
+        """
+        self._started, self._origin = time.perf_counter(), origin
 
     def finish(self) -> None:
         """Show where the page's numbers come from; the last call of every notebook."""
@@ -52,7 +56,7 @@ class Page:
         }
 
     def _origins(self) -> list[str]:
-        return ["Computed on this page from its parameters; no model and no text takes part.", ""]
+        return [f"Computed on this page from its parameters; {self._origin}.", ""]
 
     def _made(self) -> str:
         libraries = ", ".join(f"{name} {version}" for name, version in versions(("torch", "transformers")).items())
@@ -78,8 +82,8 @@ class Session(Page):
         checkpoints: Steps = "all",
         corpus: str = EMBEDDED,
         device: str = "auto",
-        dtype: str = "float32",
-        evict: bool = False,
+        dtype: str | None = None,
+        evict: bool | None = None,
     ) -> None:
         """Check the parameters and find every model's checkpoints; nothing is loaded yet.
 
@@ -89,8 +93,9 @@ class Session(Page):
             checkpoints: ``"all"``, a list of steps, or a number of log-spaced ones; controls always use all.
             corpus: the study corpus.
             device: ``"auto"``, or what torch calls it.
-            dtype: floating point type of the weights, ``"float32"`` unless memory forbids it.
-            evict: delete weights from the hub's cache once they are loaded, unless they were there before.
+            dtype: floating point type of the weights; by default the project's, which is float32 unless changed.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
 
         Raises:
             UserError: no models, an unknown one, one that has not been pretrained, a control of no model here.
@@ -253,7 +258,7 @@ class Session(Page):
             "|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Corpus `{self.corpus}`.",
+            f"Corpus `{self.corpus}`; weights in {self._laboratory.dtype}.",
         ]
 
 

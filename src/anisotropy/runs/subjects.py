@@ -92,19 +92,9 @@ def _miniature(name: ModelName, project: Project) -> Subject:
 
 def _packaged(name: ModelName, project: Project) -> Subject:
     entry = catalogue().packages[name.name]
-    shape = Shape(
-        family=entry.family,
-        hidden_size=entry.hidden_size,
-        layers=entry.layers,
-        vocabulary=entry.vocabulary,
-        intermediate_size=entry.intermediate_size,
-        heads=entry.heads,
-        key_values=entry.key_values,
-        tied=entry.tied,
-    )
     here = is_converted(project.checkpoints, name)
     notes = [] if here else ["its first use converts it (half a minute)"]
-    return Subject(name, shape, entry.bytes_converted, [UNKNOWN_STEP], 1, int(here), notes=notes)
+    return Subject(name, stored(name.name).shape, entry.bytes_converted, [UNKNOWN_STEP], 1, int(here), notes=notes)
 
 
 def _of_folder(name: ModelName, project: Project) -> Subject:
@@ -140,13 +130,13 @@ def _of_hub(name: ModelName, project: Project, ask_hub: bool) -> Subject:
     if known is None:
         config = next(iter(sorted(cache_folder(repository).glob("snapshots/*/config.json"))), None)
         shape, more = _shape_in(config)
-        return Subject(name, shape, _cached_bytes(repository), None, len(cached) or None, len(cached), True, 0, more)
+        return Subject(name, shape, _cached_bytes(repository), None, len(cached) or None, len(cached), True, notes=more)
     if entry and entry.unconfirmed:
         notes.append(f"unconfirmed in the catalogue: {', '.join(entry.unconfirmed)}")
     if known.checkpoints is None:
         notes.append("how many checkpoints it has is not known: those asked for are counted, 'all' as one")
     here = len([revision for revision in cached if revision != "main"])
-    return Subject(name, known.shape, known.bytes, None, known.checkpoints, here, True, 0, notes)
+    return Subject(name, known.shape, known.bytes, None, known.checkpoints, here, True, notes=notes)
 
 
 def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[str], project: Project) -> Subject:
@@ -158,7 +148,7 @@ def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[
     from anisotropy.models.hub import HubSource
     from anisotropy.models.hub_files import fetch_descriptions
 
-    source = HubSource(name, project.checkpoints)
+    source = HubSource(name)
     newest = source.revisions[max(source.revisions)]
     notes = [note.removeprefix(f"{name.label}: ") for note in source.notes]
     if not source.is_whole:
@@ -179,7 +169,7 @@ def _asked(name: ModelName, repository: str, known: Stored | None, cached: list[
         notes.append("sizes of files are estimated")
     here = len(set(cached) & set(source.revisions.values()))
     steps = sorted(source.revisions)
-    return Subject(name, shape, stored_bytes, steps, len(steps), here, True, 0, notes)
+    return Subject(name, shape, stored_bytes, steps, len(steps), here, True, notes=notes)
 
 
 def _hub_bytes(repository: str, revision: str) -> float | None:

@@ -67,9 +67,10 @@ def drive(
     models: Sequence[str] = (),
     *,
     profile: str = LOCAL,
-    target: Literal["book", "measurements"] = "book",
+    target: Literal["book", "measurements", "spread"] = "book",
     resources: Mapping[str, Any] | None = None,
     options: Sequence[str] = (),
+    config: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> NoReturn:
     """Become the Snakemake run of a set; its exit code is this process's.
@@ -82,9 +83,10 @@ def drive(
         set_name: a set of ``experiments.yml``.
         models: models that take the place of the set's own.
         profile: where jobs run, see :func:`profile_folder`; elsewhere than here a job is one checkpoint.
-        target: the whole book, or only what has to be measured for it.
+        target: the whole book, only what has to be measured for it, or only the verdicts' spread over seeds.
         resources: of SLURM jobs, see :func:`anisotropy.runs.cluster.slurm_options`.
         options: more options of Snakemake.
+        config: more settings for the workflow.
         dry_run: only say what would be done.
 
     Raises:
@@ -107,7 +109,7 @@ def drive(
     command = [
         *(sys.executable, "-m", "snakemake", target, "--nolock", "--rerun-incomplete"),
         *("--workflow-profile", str(folder)),
-        *("--config", f"build={selection.name}"),
+        *("--config", f"build={selection.name}", *(f"{name}={value}" for name, value in (config or {}).items())),
         *(["--dry-run"] if dry_run else []),
         *of_slurm,
         *options,

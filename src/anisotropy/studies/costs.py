@@ -96,7 +96,7 @@ def _reader_width(shape: Shape) -> int:
 
 
 def _tangents(shape: Shape, parameters: Parameters) -> Cost:
-    d, tokens, probes = shape.hidden_size, parameters["tokens"], min(PROBES, shape.layers)
+    d, probes = shape.hidden_size, min(PROBES, shape.layers)
     width, half = _reader_width(shape), parameters["tokens"] // 2
     groups = held_out_groups(d, BLOCKS // 2, parameters["groups"])
     sums = 4 * groups + 6
@@ -121,7 +121,8 @@ def _tangents(shape: Shape, parameters: Parameters) -> Cost:
 def _frequency(shape: Shape, parameters: Parameters) -> Cost:
     d, tokens = shape.hidden_size, parameters["text_tokens"]
     rows = min(parameters["max_tokens"], shape.vocabulary)
-    result = _matrices(shape) * rows * (d * FLOAT + 2 * FLOAT) + rows * 2 * DOUBLE
+    often = min(rows, tokens // parameters["occurrences"])
+    result = _matrices(shape) * rows * (d * FLOAT + 2 * DOUBLE) + (rows + often) * 2 * DOUBLE
     full, least = _batch(shape, tokens, 0, 1)
     chosen = rows * d * DOUBLE
     host = 2 * result + tokens * d * FLOAT
