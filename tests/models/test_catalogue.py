@@ -141,7 +141,7 @@ class TestCatalogue:
 
     def test_names_are_unique_and_complete(self) -> None:
         names = catalogue().names()
-        assert len(names) == len(set(names)) == len(catalogue().miniatures) + len(FACTS)
+        assert len(names) == len(set(names)) == len(catalogue().miniatures) + len(catalogue().packages) + len(FACTS)
 
 
 class TestParseName:

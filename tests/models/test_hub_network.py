@@ -152,6 +152,7 @@ def test_a_full_disk(hub: Hub, models: dict[str, dict[str, bytes]], tmp_path: Pa
     )
 
 
+@pytest.mark.slow
 def test_downloaded_once_then_without_the_hub(hub: Hub, tmp_path: Path) -> None:
     first = ask(hub, tmp_path, "some/model", "some/model@step10+v1+main", load=True)
     hashes = first["some/model"]
