@@ -257,15 +257,15 @@ class RecordedSource(Source):
         return self._live.mark(step) if self._live and step in self._loadable else None
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's own; where it cannot be had, the recorded one."""
+        """The model's own; where it cannot be had at once, the recorded one."""
         return self._tokenizer
 
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
         from anisotropy.models.loading import load_tokenizer
 
-        try:
-            if self._live is not None:
+        try:  # a package is unpacked to get at its tokenizer, which recorded results need not wait for
+            if self._live is not None and not (self.manifest and self.name.kind == "package"):
                 return self._live.tokenizer()
         except UserError:
             if not self.manifest:
