@@ -230,6 +230,8 @@ class Laboratory:
         records = {record.step: record for record in source.records()}
         steps = select_steps(list(records), checkpoints, name.label)
         text = self.text(source)
+        if self._device != "auto":
+            choose_device(self._device)  # a mistyped one leaves nothing behind
         source.keep(self.corpus_source, text.digest)
         asked, requests = requests, [(study, limited(parameters, name)) for study, parameters in requests]
         found = [Measured(name, source.objective, [], list(source.notes)) for _ in requests]
