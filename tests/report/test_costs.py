@@ -78,7 +78,7 @@ def test_live_memory_counts_what_is_alive_at_once():
 
 
 def test_measured_growth_is_near_what_is_foretold():
-    found = growth.sweep("tangents", [2_560, 5_120], [32, 64], [4, 8])
+    found = growth.sweep("tangents", [2_560], [32, 64], [4])
     of = found.set_index(["axis", "size", "quantity"])
     for (axis, size, quantity), row in of.iterrows():
         if quantity == "result":

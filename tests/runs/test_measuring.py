@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 from anisotropy.errors import UserError
+from anisotropy.models import batch_size
 from anisotropy.models.catalogue import ModelName, parse_name
 from anisotropy.models.checkpoints import FolderSource
 from anisotropy.models.recorded import Manifest
@@ -210,3 +212,29 @@ def test_the_type_of_the_weights_reaches_every_job_and_is_kept_apart(laboratory,
     monkeypatch.setenv("ANISOTROPY_DTYPE", "float8")
     with pytest.raises(UserError, match="dtype 'float8' is not one of float32, bfloat16, float16"):
         Laboratory(project)
+
+
+def test_smaller_batches_are_told_once_and_the_device_is_cleared(tiny_run, small_corpus, tmp_path, monkeypatch):
+    """The first block runs out of memory above three sequences at every checkpoint; it is told at the first."""
+    folder, _ = tiny_run
+    monkeypatch.setenv("ANISOTROPY_CHECKPOINTS", str(folder.parents[1]))
+    monkeypatch.setattr(batch_size, "_largest", {})
+    load, released = FolderSource.load, []
+
+    def scarce(module, arguments, output):
+        if len(output[0] if isinstance(output, tuple) else output) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def load_with_little_memory(source, step, device):
+        checkpoint = load(source, step, device)
+        checkpoint.model.gpt_neox.layers[0].register_forward_hook(scarce)
+        return checkpoint
+
+    monkeypatch.setattr(FolderSource, "load", load_with_little_memory)
+    monkeypatch.setattr(batch_size, "release", lambda device: released.append(str(device)))
+    laboratory = Laboratory(Project(tmp_path), corpus=str(small_corpus), device="cpu")
+    parameters = study_parameters("tangents", {"tokens": 2_560})
+    found = laboratory.measure("tiny-pythia", "tangents", parameters, [0, 4])
+    told = "tiny-pythia: tangents at step 0: memory ran out on cpu at 10 sequences a batch; went on with 2 a batch"
+    assert [note for note in found.notes if "ran out" in note] == [told]
+    assert len(released) >= 2
