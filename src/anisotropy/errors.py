@@ -7,3 +7,7 @@ class UserError(Exception):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows instead of a traceback (an IPython protocol)."""
         return [f"anisotropy: {self}"]
+
+
+class UnknownNameError(UserError):
+    """A name that nothing has, such as a mistyped revision; the message lists the nearest ones."""

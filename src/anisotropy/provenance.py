@@ -89,7 +89,17 @@ def _code_digest(module: str) -> str:
             match body[0]:
                 case ast.Expr(value=ast.Constant(value=str())):
                     body[:1] = [] if len(body) > 1 else [ast.Pass()]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return hashlib.sha256(_dump(tree).encode()).hexdigest()
+
+
+def _dump(tree: ast.Module) -> str:
+    """A tree as text, the same under every version of Python: as 3.11 dumps it."""
+    for node in ast.walk(tree):
+        if getattr(node, "type_params", None) == []:  # new in 3.12
+            del node.type_params  # type: ignore[attr-defined]
+        if isinstance(node, ast.JoinedStr):  # early 3.12 ends a nested format with an empty text
+            node.values = [part for part in node.values if not (isinstance(part, ast.Constant) and part.value == "")]
+    return ast.dump(tree, **({"show_empty": True} if sys.version_info >= (3, 13) else {}))
 
 
 def provenance(device: str, seconds: float, **more: Any) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class TestCatalogue:
 
     def test_names_are_unique_and_complete(self) -> None:
         names = catalogue().names()
-        assert len(names) == len(set(names)) == len(catalogue().miniatures) + len(FACTS)
+        assert len(names) == len(set(names)) == len(catalogue().miniatures) + len(catalogue().packages) + len(FACTS)
 
 
 class TestParseName:
@@ -162,6 +162,17 @@ class TestParseName:
         for name in ("EleutherAI/pythia-160m", "openai-community/gpt2", "Qwen/Qwen2.5-0.5B"):
             assert parse_name(name) == ModelName(kind="hub", name=name)
             assert parse_name(name).title == parse_name(name).label == name
+
+    @pytest.mark.parametrize("base", ["pythia-160m", "openai-community/gpt2"])
+    def test_revisions_of_hub_models(self, base: str) -> None:
+        for text in (f"{base}@main", f"{base}@stage1-*+v1.0", f"{base}@{'12' * 20}"):
+            name = parse_name(text)
+            assert (name.kind, name.name, name.label) == ("hub", base, text)
+            assert "+".join(name.revisions) == text.partition("@")[2]
+            assert parse_name(name.label) == name
+        for text in (f"{base}@", f"{base}@a b", f"{base}@a++b", f"{base}@7", f"{base}@a,b"):  # @7 is a training seed
+            with pytest.raises(UserError, match="unknown model"):
+                parse_name(text)
 
     def test_folders(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path / "owner" / "model"

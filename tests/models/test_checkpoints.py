@@ -16,9 +16,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anisotropy.errors import UserError
 from anisotropy.models import checkpoints as subject
-from anisotropy.models.catalogue import ModelName, parse_name
+from anisotropy.models.catalogue import parse_name
 from anisotropy.models.checkpoints import CheckpointRecord, FolderSource, select_steps, weight_hash
 from anisotropy.models.corpus import Document, train_tokenizer
+from anisotropy.models.folders import STEP_FOLDER
+from anisotropy.models.heads import objective_of_heads
 
 CPU = torch.device("cpu")
 MATRIX = "gpt_neox.layers.1.mlp.dense_h_to_4h.weight"
@@ -199,6 +201,17 @@ class TestSavedFolder:
         assert hashes[9] == hashes[10] == weight_hash(first) != hashes[100]
         assert len(source.tokenizer()) == 300
 
+    def test_one_saved_model_is_a_checkpoint_of_unknown_step(
+        self, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+    ) -> None:
+        model = small_model("qwen2")
+        model.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        source = source_of(tmp_path)
+        (record,) = source.records()
+        assert (record.step, record.title) == (1, "saved model")  # step 0 would be the untrained model
+        assert source.load(1, CPU).weight_hash == weight_hash(model)
+
     @pytest.mark.parametrize("family", FAMILIES)
     def test_the_objective_is_detected(self, family: str, tmp_path: Path) -> None:
         small_model(family, layers=1).save_pretrained(tmp_path / "step-0")
@@ -216,6 +229,16 @@ class TestSavedFolder:
         for before, after in zip(model.parameters(), loaded.parameters(), strict=True):
             assert after.dtype == torch.float32
             assert torch.equal(after, before.float())
+
+    def test_another_type_is_verified_in_float32_first(self, tiny_run: tuple[Path, dict[str, Any]]) -> None:
+        name = parse_name(str(tiny_run[0]))
+        half = subject.open_source(name, Path(), dtype="bfloat16")
+        full = subject.open_source(name, Path())
+        assert {record.weight_hash for record in half.records()} == {None}
+        for loaded, expected in ((half.load(32, CPU), torch.bfloat16), (full.load(32, CPU), torch.float32)):
+            assert {parameter.dtype for parameter in loaded.model.parameters()} == {expected}
+        assert half.load(32, CPU).weight_hash != full.load(32, CPU).weight_hash
+        refused(lambda: subject.open_source(name, Path(), dtype="double"), "dtype 'double' is not one of float32")
 
     def test_tied_embeddings_are_complete(self, tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
         model = small_model("gpt2", layers=1)
@@ -312,14 +335,41 @@ def test_expected_minutes_of_the_miniatures_are_those_of_the_issue() -> None:
     assert 4 < subject.expected_minutes(steps * 32 * 128) < 6.5
 
 
+@pytest.mark.parametrize(
+    ("classes", "objective"),
+    [
+        (["GPT2LMHeadModel"], "causal"),
+        (["LlamaForCausalLM"], "causal"),
+        (["EuroBertForMaskedLM"], "masked"),
+        (["BertForPreTraining"], "masked"),
+        (["LlamaModel", "LlamaForCausalLM"], "causal"),
+        (["LlamaForSequenceClassification"], None),
+        ([], None),
+    ],
+)
+def test_the_objective_of_heads(classes: list[str], objective: str | None) -> None:
+    assert objective_of_heads(classes) == objective
+
+
+def test_names_are_checked_where_they_can_be(tiny_run: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    names = [parse_name("mini-pythia"), parse_name("pythia-160m"), parse_name(str(tiny_run[0]))]
+    subject.check_names(names, 3, tmp_path)  # the first is not pretrained, the second is not to be had: the page says
+    refused(lambda: subject.check_names(names, [32, 7], tmp_path), "has no checkpoint 7; it has 0, 1, 2, 4, 8, 16, 32")
+
+
+def test_the_nearest_of_many_steps_are_named() -> None:
+    steps = [*range(0, 1000, 50)]
+    refused(lambda: select_steps(steps, [420], "m"), "m has no checkpoint 420", "(20 in all), nearest 400 and 450")
+
+
 def test_step_folders_sort_by_step() -> None:
     names = [subject.step_folder(step) for step in (0, 9, 10, 128, 99_999)]
     assert names == sorted(names)
-    assert all(subject._STEP.fullmatch(name) for name in names)
+    assert all(STEP_FOLDER.fullmatch(name) for name in names)
 
 
 def test_a_hub_name_opens_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[ModelName] = []
-    monkeypatch.setattr(subject, "HubSource", opened.append)
-    subject.open_source(parse_name("pythia-160m"), Path("nowhere"))
-    assert opened == [parse_name("pythia-160m")]
+    opened: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(subject, "HubSource", lambda *arguments, **more: opened.append((*arguments, more)))
+    subject.open_source(parse_name("pythia-160m"), Path("nowhere"), dtype="bfloat16", evict=True)
+    assert opened == [(parse_name("pythia-160m"), {"dtype": "bfloat16", "evict": True})]

@@ -312,3 +312,16 @@ class TestBatches:
         for number, block in enumerate(blocks):
             assert torch.equal(torch.cat(seen[number]), torch.from_numpy(block))
             assert len(seen[number]) == -(-len(block) // size)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_gives_float32_numbers_near_those_of_float32(dtype: torch.dtype) -> None:
+    inputs, labels = text_and_labels("llama")
+    probes = ["T1_in", "Tm", "Tl"]
+    full, model = small_model("llama"), small_model("llama").to(dtype)
+    expected, found = (capture(one, inputs, labels, probes=probes) for one in (full, model))
+    for probe in probes:
+        for name in ("activations", "gradients"):
+            values, exact = getattr(found, name)[probe], getattr(expected, name)[probe]
+            assert values.dtype == torch.float32
+            assert (values - exact).norm() < 0.1 * exact.norm()

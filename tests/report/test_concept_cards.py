@@ -105,9 +105,11 @@ def test_a_dead_concept_and_a_model_without_unembedding_have_cards_too():
     parsed(html)
 
 
-def test_one_checkpoint_is_a_point():
+def test_one_checkpoint_has_no_history():
     html = cards_html(make_cards([collection(5)], 1), names, "M")
-    assert html.count("<circle") == 2
+    assert "found by another start with cosine" in html
+    assert "<circle" not in html
+    assert "step" not in html
     parsed(html)
 
 

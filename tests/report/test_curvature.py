@@ -108,11 +108,8 @@ def test_attenuation_states_the_slopes():
     verdicts = pictures.attenuation_verdicts(concentration_attenuates(table))
     assert list(verdicts["verdict"]) == ["fails"] * 6
     assert verdicts["slope [95 %, Monte Carlo]"].str.startswith("+1.500").all()
-    summary = pictures.attenuation_summary(concentration_attenuates(table))
-    assert summary.startswith("C7 holds in 0 of 6 cases.")
-    assert summary.count("\n- **C7, circle, ") == 6
     exact = table.assign(estimate=table["exact"], standard_error=1e-4 * table["exact"])
-    assert pictures.attenuation_summary(concentration_attenuates(exact)) == "C7 holds in 6 of 6 cases."
+    assert {verdict.outcome for verdict in concentration_attenuates(exact)} == {"holds"}
 
 
 def test_places_off_the_law_are_named():

@@ -55,7 +55,7 @@ def test_a_model_of_the_paper_is_said_not_to_be_run_until_it_is():
 def test_only_the_reading_of_the_printed_block_fills_cells():
     other = pd.concat([stages("mini", basis="own"), stages("mini", stage="late")])
     assert "run here" not in comparison_table(table1(), other, "energy_ratio", TITLES)["source"].tolist()
-    assert size_sentence(table1(), other, TITLES) == "No model was run for this page."
+    assert size_sentence(table1(), other, TITLES) == "No model of this page has an early block."
     assert baseline_sentence(other, TITLES) == ""
 
 

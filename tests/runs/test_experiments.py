@@ -65,6 +65,43 @@ def test_requests_carry_the_parameters_a_set_changes(tmp_path):
     assert experiments.get_set("s").all_models() == ["mini-pythia", "mini-pythia-shuffled"]
 
 
+def test_every_notebook_that_has_models_is_given_them_in_every_set():
+    """Else `--models` would leave a page on its own defaults."""
+    experiments = load_experiments(ROOT)
+    for chosen in experiments.sets.values():
+        for name, parameters in chosen.notebooks.items():
+            known = notebook_parameters(read_notebook(notebook_path(ROOT, name)), name)
+            assert ("models" in known) == ("models" in parameters), name
+            assert ("controls" in known) == ("controls" in parameters), name
+
+
+def test_other_models_take_the_place_of_the_sets_own(tmp_path):
+    experiments = load_experiments(project(tmp_path, change(occurrences=3)))
+    chosen = experiments.get_set("s")
+    assert chosen.on([]) == chosen
+    assert chosen.on(["mini-eurobert", "owner/name"]).notebooks["one"] == {
+        "models": ["mini-eurobert", "owner/name"],
+        "controls": [],
+        "occurrences": 3,
+    }
+    assert chosen.on(["mini-pythia"]).all_models() == ["mini-pythia", "mini-pythia-shuffled"]
+    assert chosen.on(["mini-pythia@1"]).all_models() == ["mini-pythia@1"]
+    assert chosen.on(["mini-pythia", "mini-pythia-shuffled"]).notebooks["one"]["controls"] == []
+    ((study, parameters),) = experiments.requests_of("s", "owner/name", ["owner/name"])
+    assert (study, parameters.occurrences) == ("frequency", 3)
+
+
+def test_a_checkpoint_is_measured_for_the_notebooks_that_read_it(tmp_path):
+    experiments = load_experiments(project(tmp_path, change(checkpoints=[2, 8])))
+    steps = [0, 1, 2, 4, 8]
+    assert list(experiments.requests_by_step("s", "mini-pythia", steps)) == [2, 8]
+    assert list(experiments.requests_by_step("s", "mini-pythia-shuffled", steps)) == steps
+    (tmp_path / "experiments.yml").write_text(yaml.safe_dump(change(checkpoints=2)))
+    assert list(load_experiments(tmp_path).requests_by_step("s", "mini-pythia", steps)) == [0, 8]
+    with pytest.raises(UserError, match="has no checkpoint 2"):
+        experiments.requests_by_step("s", "mini-pythia", [0, 1])
+
+
 def test_a_notebook_without_models_asks_nothing_of_any(tmp_path):
     content = {"chapters": {"one": {}}, "sets": {"s": {"about": "", "notebooks": {"one": {}}}}}
     experiments = load_experiments(project(tmp_path, content))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -25,8 +26,8 @@ def shown(monkeypatch):
         def update(self, thing):
             lines[self.place] = thing.data
 
-    def display(thing, display_id=False):
-        lines.append(thing.data)
+    def display(thing, display_id=False, raw=False):
+        lines.append(thing["text/markdown"] if raw else thing.data)
         return Handle(len(lines) - 1) if display_id else None
 
     monkeypatch.setattr(module, "display", display)
@@ -62,7 +63,25 @@ def test_a_page_from_first_to_last_call(here, small_corpus, shown):
     assert 0 < sizes["never seen"] < sizes["vocabulary size"]
     run.finish()
     assert "| tiny-Pythia | causal | 3 (0 … 32) | 0 | cpu |" in shown[-1]
-    assert str(small_corpus) in shown[-1]
+    assert f"Corpus `{small_corpus}`; weights in float32." in shown[-1]
+    about = run.provenance()
+    assert [(one["model"], one["training_seed"], one["control"]) for one in about["models"]] == [
+        ("tiny-pythia", 0, False),
+        ("tiny-pythia-shuffled", 0, True),
+    ]
+    assert about["models"][0]["steps"] == [0, 4, 32]
+    assert set(about["studies"]) == {"frequency"}
+    json.dumps(about)
+
+
+def test_folders_of_one_name_are_told_apart(here, tiny_run):
+    for folder in ("a/x/run", "b/x/run", "x/run", "own"):
+        shutil.copytree(tiny_run[0], here / folder)
+    run = Session(models=["a/x/run", "b/x/run", "own"])
+    assert run.titles() == {"a/x/run": "a/x/run", "b/x/run": "b/x/run", "own": "own"}
+    assert Session(models=["a/x/run", "own"]).titles() == {"a/x/run": "run", "own": "own"}
+    titles = Session(models=["a/x/run", "x/run"]).titles()
+    assert titles == {"a/x/run": "a/x/run", "x/run": "x/run"}
 
 
 def test_tokens_are_readable(here, small_corpus, shown):

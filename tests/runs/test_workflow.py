@@ -97,7 +97,7 @@ def test_the_notebook_measured_nothing_that_the_workflow_had_not(smoke_project):
     [
         ("book/index.md", "Revisiting", "Looking again at", {"site": 1}),
         ("notebooks/frequency-variance.ipynb", "You will learn", "You learn", {"notebook": 1, "site": 1}),
-        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 9, "site": 1}),
+        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 10, "site": 1}),
         ("experiments.yml", "occurrences: 4", "occurrences: 5", {"measure": 3, "notebook": 7, "site": 1}),
         (
             "src/anisotropy/studies/course.py",
@@ -144,6 +144,58 @@ def test_a_broken_notebook_then_a_broken_link_fail_every_time(smoke_project):
     code, output = smoke_project.run("book", "--set", "smoke")
     assert code == 0, output
     assert (smoke_project.site / "index.html").is_file()
+
+
+def test_other_models_make_a_book_of_their_own(smoke_project):
+    before = smoke_project.notebook.stat().st_mtime_ns
+    on = ("book", "--set", "smoke", "--models", "tiny-eurobert")
+    assert smoke_project.planned("--models", "tiny-eurobert") == {"measure": 1, "notebook": 10, "site": 1}
+    code, output = smoke_project.run(*on, "--where")
+    assert (code, output) == (0, f"{smoke_project.root / '_build' / 'smoke--tiny-eurobert' / 'html'}\n")
+    output = (
+        smoke_project.root / "_build" / "smoke--tiny-eurobert" / "executed" / "notebooks" / "embedding-updates.ipynb"
+    )
+    code, text = smoke_project.run(*on, "--", "--until", str(output.relative_to(smoke_project.root)))
+    assert code == 0, text
+    page = output.read_text(encoding="utf-8")
+    assert "8 checkpoints of 1 models: 8 read from `results/`, 0 measured now" in page
+    assert "tiny-Pythia" not in page
+    assert smoke_project.notebook.stat().st_mtime_ns == before
+
+
+def test_a_checkpoint_is_a_job_where_jobs_run_elsewhere(smoke_project, tmp_path):
+    """On a cluster; here with a profile that runs the same jobs on this machine."""
+    (tmp_path / "config.yaml").write_text("cores: 1\n")
+    elsewhere = ("--profile", str(tmp_path), "--models", "tiny-pythia")
+    assert smoke_project.planned(*elsewhere) == {"measure": 16, "notebook": 10, "site": 1}
+    target = f"_build/smoke--tiny-pythia/stamps/measured-tiny-pythia.steps/{8}"
+    code, output = smoke_project.run("sweep", "--set", "smoke", *elsewhere, "--", "--until", target)
+    assert code == 0, output
+    log = smoke_project.root / "_build" / "smoke--tiny-pythia" / "logs" / "measure-tiny-pythia-step-8.log"
+    assert "frequency is there for 1 checkpoints (0 measured now)" in log.read_text(encoding="utf-8")
+
+
+def test_a_job_that_fails_elsewhere_shows_the_end_of_its_log(scratch, tmp_path):
+    (tmp_path / "config.yaml").write_text("cores: 1\nquiet: [rules, reason, host]\n")
+    weights = scratch.root / "checkpoints" / "tiny-pythia" / "seed-0" / "step-000008" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    target = f"_build/smoke--tiny-pythia/stamps/measured-tiny-pythia.steps/{8}"
+    elsewhere = ("--profile", str(tmp_path), "--models", "tiny-pythia")
+    code, output = scratch.run("sweep", "--set", "smoke", *elsewhere, "--", "--until", target)
+    assert code != 0
+    assert "measure-tiny-pythia-step-8 did not come to its end" in output
+    assert "step-000008 is damaged" in output
+    assert "while tiny-pythia was measured at step 8" in output
+    assert "the same command again takes up what is missing" in output
+
+
+def test_a_hub_that_does_not_answer_is_said_before_any_job(smoke_project, tmp_path):
+    (tmp_path / "config.yaml").write_text("cores: 1\n")
+    arguments = ("sweep", "--set", "smoke", "--models", "some/model", "--profile", str(tmp_path))
+    code, output = smoke_project.run(*arguments)
+    assert code == 1
+    assert output.startswith("anisotropy: some/model is not in the cache")
+    assert output.count("\n") == 1
 
 
 def test_a_killed_measurement_goes_on(scratch, smoke_project):

@@ -7,7 +7,8 @@ import torch
 from families import FAMILIES, VOCABULARY, small_model
 from torch import nn
 
-from anisotropy.studies.first_block import find_linear_maps, reading
+from anisotropy.models.probes import capture
+from anisotropy.studies.first_block import find_linear_maps
 
 # Parameters of the first block's MLP, by the names that each family gives them.
 NAMES = {
@@ -46,22 +47,17 @@ def test_what_a_map_reads_gives_what_its_layer_writes(family):
     layer = maps["second"].layers[0]
     hook = layer.register_forward_hook(lambda _, arguments, output: written.append(output.detach()))
     ids = torch.randint(3, VOCABULARY, (2, 7), generator=torch.Generator().manual_seed(0))
-    with reading(maps) as found, torch.no_grad():
-        model(input_ids=ids)
-        model(input_ids=ids[:1])
+    watched = {name: linear.layers[0] for name, linear in maps.items()}
+    read = capture(model, ids, probes=["T1_in"], watched=watched).reader_inputs
     hook.remove()
-    assert [tuple(batch.shape[:2]) for batch in found.batches["first"]] == [(2, 7), (1, 7)]
+    assert read["first"].shape[:2] == (2, 7)
     bias = 0 if layer.bias is None else layer.bias.detach()
-    for read, out in zip(found.batches["second"], written, strict=True):
-        torch.testing.assert_close(read @ maps["second"].rows.T + bias, out, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(read["second"] @ maps["second"].rows.T + bias, written[0], atol=1e-5, rtol=1e-4)
 
 
 def test_hooks_are_gone_afterwards():
     model = small_model("llama")
-    with reading(find_linear_maps(model)) as found:
-        pass
-    model(input_ids=torch.tensor([[3, 4]]))
-    assert found.batches == {"first": [], "second": []}
+    find_linear_maps(model)
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ from anisotropy.models.objectives import inputs_and_labels, shuffled
 from anisotropy.models.probes import capture, find_places
 from anisotropy.models.readers import find_readers
 from anisotropy.studies import tangents
+from anisotropy.studies.held_out import held_out_groups
 from anisotropy.studies.results import Collection
 from anisotropy.studies.tangent_bases import Course
 from anisotropy.studies.tangent_cells import Choices, cells
@@ -156,6 +159,30 @@ def test_batches_do_not_matter(monkeypatch):
             continue
         scale = np.abs(array).max() + 1e-30
         np.testing.assert_allclose(parts.arrays[name], array, rtol=1e-3, atol=1e-4 * scale, err_msg=name)
+
+
+def test_groups_of_blocks_hold_the_same_rows():
+    """Merging the moments of a group's blocks gives the group's; what is not kept by block stays as it is."""
+    apart, merged = collect("llama"), collect("llama", groups=2)
+    for name, array in apart.arrays.items():
+        if array.ndim and len(array) != BLOCKS // 2:
+            np.testing.assert_array_equal(merged.arrays[name], array, err_msg=name)
+    for gradient, role in product(tangents.GRADIENTS, ("gradient", "shuffled")):
+        blocks = tangents.moments_of(apart, "Tm", f"{gradient}.{role}")
+        groups = tangents.moments_of(merged, "Tm", f"{gradient}.{role}")
+        assert len(groups) == 2
+        for group, members in zip(groups, (blocks[:2], blocks[2:]), strict=True):
+            expected = Moments.merged(members)
+            assert group.count == expected.count
+            scale = float(expected.scatter.abs().max())
+            torch.testing.assert_close(group.scatter, expected.scatter, rtol=1e-4, atol=1e-5 * scale)
+
+
+def test_only_large_models_are_grouped_by_default():
+    assert [held_out_groups(d, 10) for d in (128, 1_024, 1_152, 2_048)] == [10, 10, 5, 5]
+    assert held_out_groups(2_048, 10, 10) == 10
+    assert held_out_groups(128, 10, 2) == 2
+    assert held_out_groups(2_048, 3) == 3
 
 
 def test_merging_shards_gives_the_table_of_one_pass():

@@ -17,11 +17,15 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from anisotropy.models.batch_size import fitting, in_pieces
+from anisotropy.models.heads import objective_of_heads
 from anisotropy.models.objectives import IGNORED
+from anisotropy.models.sizes import Shape, pass_bytes
 
 PROBES = ("E0_in", "E0_out", "T1_in", "T1_out", "Tm", "Tl")
 _DROPOUTS = ("emb_dropout", "embeddings.drop", "drop")
 _BLOCKS = ("layers", "h")
+_HALF = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Capture:
         loss: mean cross-entropy of the batch in nats, or ``None`` without labels.
         positions: how many positions that mean is over; gradients times ``positions`` are those of the summed loss,
             which do not depend on how tokens were put into batches.
-        reader_inputs: per probe of ``readers``, what its first linear maps are given, shape (sequences, length, d).
+        reader_inputs: per probe of ``readers``, what its first linear maps are given, shape (sequences, length, d);
+            and per name of ``watched``, what that module is given.
         reader_gradients: ∂loss/∂output of those maps side by side, where labels are given, shape (sequences, length,
             units); with rows flattened, reader_gradientsᵀ · reader_inputs is the gradient of their stacked weight.
     """
@@ -68,6 +73,12 @@ class Capture:
     positions: int
     reader_inputs: dict[str, torch.Tensor] = field(default_factory=dict)
     reader_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Weights may be in half precision; what is computed from activations and gradients never is.
+        for tensors in (self.activations, self.gradients, self.reader_inputs, self.reader_gradients):
+            for name, values in tensors.items():
+                tensors[name] = values.float() if values.dtype in _HALF else values
 
 
 def find_places(model: PreTrainedModel) -> Places:
@@ -119,6 +130,7 @@ def capture(
     probes: Sequence[str],
     places: Places | None = None,
     readers: Mapping[str, Sequence[nn.Module]] | None = None,
+    watched: Mapping[str, nn.Module] | None = None,
 ) -> Capture:
     """Run one batch and read activations, and gradients where labels are given.
 
@@ -130,12 +142,14 @@ def capture(
         places: what :func:`find_places` returned, to save looking again.
         readers: linear maps by probe whose inputs, and output gradients where labels are given, are wanted too; see
             :func:`anisotropy.models.readers.find_readers`.
+        watched: modules by name whose inputs are wanted, without gradients; no name is one of ``readers``.
 
     Raises:
         ValueError: a probe that this family lacks, or a model in training mode.
+        UserError: not enough memory for a single sequence.
     """
     wanted = [] if labels is None else [labels]
-    return capture_each(model, inputs, wanted, probes=probes, places=places, readers=readers)[0]
+    return capture_each(model, inputs, wanted, probes=probes, places=places, readers=readers, watched=watched)[0]
 
 
 def capture_each(
@@ -146,8 +160,12 @@ def capture_each(
     probes: Sequence[str],
     places: Places | None = None,
     readers: Mapping[str, Sequence[nn.Module]] | None = None,
+    watched: Mapping[str, nn.Module] | None = None,
 ) -> list[Capture]:
     """Captures of one batch under several labels, from one forward pass and a backward pass each.
+
+    Where the batch does not fit into memory it goes through in pieces, see :mod:`anisotropy.models.batch_size`; what is
+    returned is that of the whole batch, up to rounding.
 
     Arguments and errors are those of :func:`capture`; without labels there is one capture, of activations only.
     """
@@ -156,9 +174,72 @@ def capture_each(
     places = places or find_places(model)
     if missing := [probe for probe in probes if probe not in places.entries]:
         raise ValueError(f"{type(model).__name__} has no probe {missing[0]!r}; it has {', '.join(places.entries)}")
-    readers = readers or {}
+    readers, watched = readers or {}, watched or {}
+    shape, (sequences, length) = Shape.of_config(model.config), inputs.shape
+    per_sequence = pass_bytes(shape, length, len(labels), len(probes), len(readers) + len(watched))
+
+    def run(place: slice) -> list[Capture]:
+        return _captured(model, inputs[place], [asked[place] for asked in labels], probes, places, readers, watched)
+
+    kind = (shape, str(model.device), length, len(labels), len(probes), len(readers), len(watched))
+    whole: list[_Joined] = []
+    for place, found in in_pieces(sequences, fitting(per_sequence, model.device), run, kind, model.device):
+        if place == slice(0, sequences):
+            return found
+        whole = whole or [_Joined(sequences) for _ in found]
+        for joined, piece in zip(whole, found, strict=True):
+            joined.add(place, piece)
+    return [joined.capture() for joined in whole]
+
+
+class _Joined:
+    """Captures of a batch's pieces, put together in tensors of the batch's size."""
+
+    def __init__(self, sequences: int) -> None:
+        self._sequences = sequences
+        self._parts: list[dict[str, torch.Tensor]] = [{}, {}, {}, {}]
+        self._loss, self._positions, self._with_labels = 0.0, 0, False
+
+    def add(self, place: slice, piece: Capture) -> None:
+        """Add one piece; gradients and loss as sums over its positions, none where a piece has none."""
+        tensors = (piece.activations, piece.reader_inputs, piece.gradients, piece.reader_gradients)
+        for number, (parts, found) in enumerate(zip(self._parts, tensors, strict=True)):
+            for name, values in found.items():
+                if name not in parts:
+                    parts[name] = values.new_zeros((self._sequences, *values.shape[1:]))
+                if number < 2:
+                    parts[name][place] = values
+                elif piece.positions:  # a mean over no position is not a number
+                    parts[name][place] = values * piece.positions
+        if piece.loss is not None:
+            self._with_labels = True
+            self._loss += piece.loss * piece.positions if piece.positions else 0.0
+            self._positions += piece.positions
+
+    def capture(self) -> Capture:
+        """The capture of the whole batch."""
+        activations, inputs, gradients, of_outputs = self._parts
+        if not self._with_labels:
+            return Capture(activations, {}, None, 0, inputs)
+        for found in (gradients, of_outputs):
+            for values in found.values():
+                values /= self._positions
+        loss = self._loss / self._positions if self._positions else float("nan")
+        return Capture(activations, gradients, loss, self._positions, inputs, of_outputs)
+
+
+def _captured(
+    model: PreTrainedModel,
+    inputs: torch.Tensor,
+    labels: Sequence[torch.Tensor],
+    probes: Sequence[str],
+    places: Places,
+    readers: Mapping[str, Sequence[nn.Module]],
+    watched: Mapping[str, nn.Module],
+) -> list[Capture]:
     before_dropout: list[torch.Tensor] = []
     passed: dict[nn.Module, tuple[torch.Tensor, torch.Tensor]] = {}
+    read_by: dict[str, torch.Tensor] = {}
 
     def remember(module: nn.Module, arguments: tuple[Any, ...], output: torch.Tensor) -> None:
         passed[module] = (arguments[0], output)
@@ -169,9 +250,15 @@ def capture_each(
             hooks.callback(hook.remove)
         for module in {module for modules in readers.values() for module in modules}:
             hooks.callback(module.register_forward_hook(remember).remove)
+        for name, module in watched.items():
+            hook = module.register_forward_pre_hook(
+                lambda _, arguments, name=name: read_by.update({name: arguments[0].detach()})
+            )
+            hooks.callback(hook.remove)
         # Gradients start at the embedding output, so frozen weights cost no backward work of their own.
         embedded = model.get_input_embeddings()(inputs).detach().requires_grad_(bool(labels))
-        output = model(inputs_embeds=embedded, output_hidden_states=True)
+        # The logits are the largest tensor of a pass; without labels nobody needs them.
+        output = (model if labels else model.base_model)(inputs_embeds=embedded, output_hidden_states=True)
         losses = [
             model.loss_function(logits=output.logits, labels=asked, vocab_size=model.config.vocab_size)
             for asked in labels
@@ -181,7 +268,7 @@ def capture_each(
         probe: before_dropout[0] if entry is None else output.hidden_states[entry] for probe, entry in entries.items()
     }
     activations = {probe: tensor.detach() for probe, tensor in read.items()}
-    given = {probe: passed[modules[0]][0].detach() for probe, modules in readers.items()}
+    given = {probe: passed[modules[0]][0].detach() for probe, modules in readers.items()} | read_by
     if not labels:
         return [Capture(activations, {}, None, 0, given)]
     outputs = {module: result for module, (_, result) in passed.items()}
@@ -210,7 +297,7 @@ def _beside(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def is_causal(model: PreTrainedModel) -> bool:
     """Whether the model predicts the next token: then the last position of a sequence has no loss."""
-    return type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    return objective_of_heads([type(model).__name__]) == "causal"
 
 
 def batches(blocks: Sequence[np.ndarray], size: int, device: torch.device) -> Iterator[tuple[int, slice, torch.Tensor]]:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from anisotropy.report.alignment_points import excess_points, matched_points, trend_points
 from anisotropy.report.figures import CONTROL, ICA, INK, NULL, PCA, SEMI_NMF, WIDTH, plt, stacked, step_axis
 from anisotropy.report.rules.alignment import MATRIX_NAMES, METHOD_NAMES, METRIC_NAMES, c6_threshold
 from anisotropy.report.tables import signed
@@ -28,6 +29,8 @@ def draw_alignment(curves: pd.DataFrame, title: str) -> tuple[Figure, str]:
     Returns:
         The figure and its alternative text.
     """
+    if curves["step"].nunique() == 1:
+        return matched_points(curves, METRIC_NAMES, title, STYLES)
     rows = curves[curves["source"] == "gradient"]
     figure, axes = stacked(len(METRIC_NAMES), 1.9)
     words = []
@@ -53,6 +56,8 @@ def draw_excess(curves: pd.DataFrame, title: str) -> tuple[Figure, str]:
         curves: one model's rows of :func:`anisotropy.studies.alignment_tables.curves`.
         title: of the model.
     """
+    if curves["step"].nunique() == 1:
+        return excess_points(curves, METRIC_NAMES, title, STYLES)
     figure, axes = stacked(len(METRIC_NAMES), 1.9)
     words = []
     for axis, (metric, name) in zip(axes, METRIC_NAMES.items(), strict=True):
@@ -145,7 +150,8 @@ def draw_rgb(ranks: pd.DataFrame, title: str) -> tuple[Figure, str]:
         axis.imshow(rgb_map(rows, limit), aspect="auto", interpolation="nearest")
         axis.set(title=f"{title}: {MATRIX_NAMES[matrix]}", ylabel="rank")
         _checkpoint_axis(axis, rows)
-    axes[-1].set_xlabel(f"training step (one column a checkpoint)\nfull brightness: |correlation| {limit:.1f}")
+    steps = "training step (one column a checkpoint)\n" if ranks["step"].nunique() > 1 else ""
+    axes[-1].set_xlabel(f"{steps}full brightness: |correlation| {limit:.1f}")
     colours = {
         "PCA": "#ff0000",
         "ICA": "#00ff00",
@@ -182,7 +188,8 @@ def draw_maps(ranks: pd.DataFrame, title: str) -> tuple[Figure, str]:
             axis.set_title(name)
             _checkpoint_axis(axis, rows, ticks=3)
         line[0].set_ylabel(f"{MATRIX_NAMES[matrix]}\nrank")
-    grid_of_axes[-1, 1].set_xlabel("training step")
+    if ranks["step"].nunique() > 1:
+        grid_of_axes[-1, 1].set_xlabel("training step")
     if picture is not None:
         figure.colorbar(
             picture, ax=grid_of_axes, location="bottom", aspect=40, label="|correlation| with data concepts"
@@ -198,7 +205,8 @@ def _present(ranks: pd.DataFrame) -> list[str]:
 def _checkpoint_axis(axis: Axes, rows: pd.DataFrame, ticks: int = 5) -> None:
     steps = sorted(rows["step"].unique())
     places = np.unique(np.linspace(0, len(steps) - 1, min(ticks, len(steps))).round().astype(int))
-    axis.set_xticks(places, [f"{steps[place]:,}" for place in places])
+    names = [f"{steps[place]:,}" for place in places] if len(steps) > 1 else ["the one checkpoint"]
+    axis.set_xticks(places, names)
 
 
 def _halves(ranks: pd.DataFrame) -> str:
@@ -224,12 +232,18 @@ def draw_trends(trends: pd.DataFrame, title: str) -> tuple[Figure, str]:
         title: of the model.
     """
     matrices = _present(trends)
+    thresholds = {
+        matrix: c6_threshold(int(trends.loc[trends["matrix"] == matrix, "ranks"].iloc[0])) for matrix in matrices
+    }
+    if trends["step"].nunique() == 1:
+        names = {matrix: MATRIX_NAMES[matrix] for matrix in matrices}
+        return trend_points(trends, names, thresholds, title, STYLES)
     figure, axes = stacked(len(matrices), 1.7)
     words = []
     for axis, matrix in zip(axes, matrices, strict=True):
         here = trends[trends["matrix"] == matrix]
         axis.axhline(0, color=CONTROL, linewidth=1)
-        axis.axhline(c6_threshold(int(here["ranks"].iloc[0])), color=CONTROL, linewidth=1, linestyle=":")
+        axis.axhline(thresholds[matrix], color=CONTROL, linewidth=1, linestyle=":")
         for method, (colour, marker) in STYLES.items():
             own = here[here["method"] == method]
             axis.plot(own["step"], own["rho"], color=colour, marker=marker, markersize=5)

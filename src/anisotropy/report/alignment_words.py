@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from anisotropy.models.labels import join_label, split_label
 from anisotropy.report.rules.alignment import C6_THRESHOLD, MATRIX_NAMES, METHOD_NAMES, METRIC_NAMES, SHUFFLED_RUN
 from anisotropy.report.scorecard import Outcome, Verdict
 from anisotropy.report.tables import signed
@@ -48,14 +49,15 @@ def against_controls(table: pd.DataFrame, model: str, run: str | None, title: st
         title: of the model.
     """
     mean = table[table["metric"] == "mean"]
-    own = mean[mean["model"] == model]
+    own = _of_label(mean, model)
     last = own["step"].max()
     trained = _excess(own, "gradient", last)
-    lines = [f"For {title}, excess over all concepts at step {last:,} minus that of the control:", ""]
+    when = f"at step {last:,}" if own["step"].nunique() > 1 else "at its one checkpoint"
+    lines = [f"For {title}, excess over all concepts {when} minus that of the control:", ""]
     compared = [("the same gradients at step 0 (untrained)", _excess(own, "gradient", 0))]
     compared += [("gradients of shuffled labels at the same step", _excess(own, "shuffled", last))]
     if run is not None:
-        other = mean[mean["model"] == run]
+        other = _of_label(mean, run)
         compared += [
             ("the last step of a run trained on shuffled labels", _excess(other, "gradient", other["step"].max()))
         ]
@@ -70,6 +72,11 @@ def against_controls(table: pd.DataFrame, model: str, run: str | None, title: st
             parts.append(f"{METHOD_NAMES[method]} {signed(found.mean, 3)} ({word})")
         lines.append(f"- {name}: {', '.join(parts)}.")
     return "\n".join(lines)
+
+
+def _of_label(table: pd.DataFrame, label: str) -> pd.DataFrame:
+    name, training_seed = split_label(label)
+    return table[(table["model"] == name) & (table["seed"] == training_seed)]
 
 
 def _excess(table: pd.DataFrame, source: str, step: int) -> pd.DataFrame:
@@ -219,8 +226,7 @@ def missing_matrices(trends: pd.DataFrame, models: Sequence[str], titles: Mappin
 
 
 def _matrices_of(trends: pd.DataFrame, model: str) -> set[str]:
-    base, _, seed = model.partition("@")
-    return set(trends[(trends["model"] == base) & (trends["seed"] == int(seed or 0))]["matrix"])
+    return set(_of_label(trends, model)["matrix"])
 
 
 def curve_table(curves: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
@@ -229,7 +235,7 @@ def curve_table(curves: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame
     for _, own in curves.groupby(["model", "seed"], sort=False):
         last = own[(own["step"] == own["step"].max()) & (own["source"] == "gradient")]
         for row in last.to_dict("records"):
-            label = f"{row['model']}@{row['seed']}" if row["seed"] else row["model"]
+            label = join_label(row["model"], row["seed"])
             rows.append(
                 {
                     "model": titles.get(label, label),
@@ -251,7 +257,7 @@ def trend_table(trends: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame
     for _, group in trends.groupby(["model", "seed", "matrix", "method"], sort=False):
         own = group.sort_values("step").to_dict("records")
         first, last = own[0], own[-1]
-        label = f"{last['model']}@{last['seed']}" if last["seed"] else last["model"]
+        label = join_label(last["model"], last["seed"])
         rows.append(
             {
                 "model": titles.get(label, label),

@@ -101,6 +101,8 @@ def _card(card: Card, names: Names, title: str) -> str:
     if card.unembeddings:
         listed = _listed(card.unembeddings, names, signed)
         parts.append(_titled("Nearest unembedding tokens (cosine)", listed))
+    if len(card.steps) == 1:  # nothing to follow; the head of the card says what another start finds
+        return f'<article style="{_CARD}">{"".join(parts)}</article>'
     parts.append(
         _titled(
             f"Direction: nearest concept of another start, step {card.steps[0]:,} to {card.steps[-1]:,}",

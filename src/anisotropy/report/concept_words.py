@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from anisotropy.models.labels import names_of
 from anisotropy.report.scorecard import Outcome, Verdict
 
 
@@ -248,6 +249,9 @@ def course_words(courses: Mapping[str, pd.DataFrame], titles: Mapping[str, str])
     for model, table in courses.items():
         own = table[table["reading"] == "activations"].sort_values("step")
         ratios, steps = own["ratio"].to_numpy(), own["step"].to_numpy()
+        if len(steps) == 1:
+            sentences.append(f"{titles[model]}: the ratio of the activations is {ratios[0]:.2f} at its one checkpoint.")
+            continue
         place = int(ratios.argmin())
         start = (
             f"{titles[model]}: the ratio of the activations begins at {ratios[0]:.2f}, is lowest at step "
@@ -299,10 +303,10 @@ def contrast_words(ratios: pd.DataFrame, decoders: Collection[str]) -> str:
 
     Args:
         ratios: what :func:`anisotropy.studies.concept_collapse.collapse` returned.
-        decoders: labels of the causal models, as in the table's ``model`` column.
+        decoders: labels of the causal models.
     """
     late = ratios[(ratios["stage"] == "late") & (ratios["reading"] == "activations")]
-    causal = late["model"].isin(list(decoders))
+    causal = late["model"].isin(names_of(decoders))
     if not causal.any() or causal.all():
         return "This page has no decoder beside an encoder, so the paper's contrast cannot be looked at."
     own, other = float(late[causal]["ratio"].mean()), float(late[~causal]["ratio"].mean())

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from anisotropy.report.figures import CONTROL, FREQUENT, MARKERS, NULL, PALETTE, RARE, WIDTH, plt, stacked
 from anisotropy.report.rules.curvature import C7_SLOPE, C7_WITHIN
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.report.scorecard import Verdict
 from anisotropy.report.tables import signed
 
 
@@ -408,7 +408,7 @@ def _local(local: pd.DataFrame, model: str, points: str) -> pd.DataFrame:
 
 
 def attenuation_verdicts(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Claim C7's verdicts as a table for a page; narrow, reasons are left to :func:`attenuation_summary`."""
+    """Claim C7's verdicts as a table for a page; narrow, reasons are left to the sentences."""
     return pd.DataFrame(
         [
             {
@@ -419,10 +419,3 @@ def attenuation_verdicts(verdicts: Sequence[Verdict]) -> pd.DataFrame:
             for verdict in verdicts
         ]
     )
-
-
-def attenuation_summary(verdicts: Sequence[Verdict]) -> str:
-    """How many of claim C7's verdicts hold, and the sentence of each that does not."""
-    others = [verdict for verdict in verdicts if verdict.outcome is not Outcome.HOLDS]
-    head = f"C7 holds in {len(verdicts) - len(others)} of {len(verdicts)} cases."
-    return "\n".join([head, "", *(f"- {verdict.sentence(verdict.model)}" for verdict in others)]).strip()

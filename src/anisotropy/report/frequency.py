@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from anisotropy.models.labels import names_of_controls
 from anisotropy.report.figures import (
     CONTROL,
     DOTS,
@@ -30,6 +31,7 @@ from anisotropy.report.rules.frequency import (
     C1_PRINTED,
     C1_THRESHOLD,
     READINGS,
+    is_tied,
     reading_name,
 )
 from anisotropy.report.tables import signed
@@ -121,7 +123,7 @@ def draw_distance(
         value: ``"distance"`` or ``"relative"``.
     """
     panels = [
-        (model, matrix, rows)
+        (model, str(matrix), rows)
         for model, table in tokens.items()
         for matrix, rows in table[(table["centroid"] == centroid) & (table["stage"] == "trained")].groupby("matrix")
     ]
@@ -132,7 +134,8 @@ def draw_distance(
         axis.scatter(rows["log10_frequency"], rows[value], s=5, color=DOTS, alpha=0.35, linewidths=0)
         medians = binned(rows, value)
         axis.plot(medians["centre"], medians["median"], color=INK, marker="o", markersize=4)
-        name = titles[model] if matrix == "contextual" else f"{titles[model]}, {matrix} matrix"
+        of = "tied" if is_tied(tokens[model]) else f"{matrix} matrix"
+        name = titles[model] if matrix == "contextual" else f"{titles[model]}, {of}"
         axis.set(
             title=f"{name}: ρ = {signed(rho)}",
             ylabel=f"distance ({centroid})" if value == "distance" else "distance / norm",
@@ -205,11 +208,12 @@ def draw_readings(
 
     Args:
         correlations: what :func:`anisotropy.studies.frequency.summarise` returned.
-        controls: shuffled-label run by model.
+        controls: label of the shuffled-label run by label of the model.
         titles: of the models.
         kind: ``"pearson"`` or ``"spearman"``.
     """
     rows = correlations[(correlations["value"] == "distance") & (correlations["kind"] == kind)]
+    controls = names_of_controls(controls)
     models = _judged(rows, controls)
     figure, axis = plt.subplots(figsize=(WIDTH, 1.8 + 0.42 * len(READINGS) * max(1, len(models) * 0.6)))
     axis.axvline(0, color=CONTROL, linewidth=1)
@@ -268,11 +272,12 @@ def draw_cut_offs(
 
     Args:
         tables: by cut-off, what :func:`anisotropy.studies.frequency.by_minimum_count` returned.
-        controls: shuffled-label run by model; drawn dashed.
+        controls: label of the shuffled-label run by label of the model; drawn dashed.
         titles: of the models.
     """
     table = pd.concat([rows.assign(minimum=minimum) for minimum, rows in tables.items()])
     table = table[(table["value"] == "distance") & (table["kind"] == "pearson") & (table["stage"] == "trained")]
+    controls = names_of_controls(controls)
     models = _judged(table, controls)
     present = [
         reading for reading in READINGS if ((table["centroid"] == reading[0]) & (table["matrix"] == reading[1])).any()

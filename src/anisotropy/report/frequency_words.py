@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from anisotropy.report.rules.frequency import frequent_tokens_confined, reading_name
+from anisotropy.report.rules.frequency import frequent_tokens_confined, is_tied, reading_name
 from anisotropy.report.scorecard import Verdict
 from anisotropy.report.tables import run_title, signed
 
@@ -97,3 +97,93 @@ def disagreement(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
         else:
             sentences.append(f"For {titles[model]} the reading decides. The correlation is {'; '.join(parts)}.")
     return " ".join(sentences)
+
+
+_WHY_NOT = {
+    "trajectory": "it needs two checkpoints after step 0",
+    "vocabulary": "it needs an embedding matrix",
+    "occurrences": "no token occurs often enough in the text that was read",
+}
+
+
+def left_out(tokens: Mapping[str, pd.DataFrame], titles: Mapping[str, str]) -> str:
+    """One sentence a reading on the models it does not apply to, with the reason; empty where it applies to all.
+
+    Args:
+        tokens: by model, what :func:`anisotropy.studies.frequency.token_distances` returned.
+        titles: of the models.
+    """
+    sentences = []
+    for centroid, why in _WHY_NOT.items():
+        without = [titles[model] for model, table in tokens.items() if not (table["centroid"] == centroid).any()]
+        if without:
+            sentences.append(f"The reading `{centroid}` does not apply to {' and '.join(without)}: {why}.")
+    return " ".join(sentences)
+
+
+_TIED_QUANTITIES = ("ρ, trajectory", "ρ, vocabulary", "mean cosine, rarest fifth")
+
+
+def tied_table(correlations: pd.DataFrame, cosines: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
+    """What input and output matrix show, where a page has models with one matrix for both and models with two.
+
+    Args:
+        correlations: what :func:`anisotropy.studies.frequency.summarise` returned, controls' rows left out.
+        cosines: what :func:`anisotropy.studies.frequency.group_cosines` returned, with a column ``model``.
+        titles: of the models.
+
+    Returns:
+        Columns ``quantity``, ``model`` (label), ``title``, ``tied``, ``input``, ``output`` (missing where tied), a row
+        per quantity and model that has it, of training seed 0; empty unless both kinds are there.
+    """
+    chosen = (correlations["value"] == "distance") & (correlations["kind"] == "pearson")
+    found = correlations[chosen & (correlations["stage"] == "trained") & (correlations["seed"] == 0)]
+    tied = {model: is_tied(rows) for model, rows in found.groupby("model", sort=False)}
+    rows = []
+    for quantity in _TIED_QUANTITIES:
+        for model in tied:
+            if quantity.startswith("ρ"):
+                own = found[(found["model"] == model) & (found["centroid"] == quantity.removeprefix("ρ, "))]
+                values = own.set_index("matrix")["estimate"]
+            else:
+                own = cosines[(cosines["model"] == model) & (cosines["group"] == 1)]
+                values = own.set_index("matrix")["cosine"]
+            if "input" in values:
+                row = {"quantity": quantity, "model": model, "title": titles[str(model)], "tied": tied[model]}
+                rows.append(row | {"input": values["input"], "output": values.get("output", float("nan"))})
+    both_kinds = len(set(tied.values())) == 2
+    return pd.DataFrame(rows if both_kinds else [], columns=["quantity", "model", "title", "tied", "input", "output"])
+
+
+def tied_as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """What :func:`tied_table` returned, ready to be shown: a tied model's number stands once."""
+    return pd.DataFrame(
+        {
+            "quantity": table["quantity"],
+            "model": table["title"],
+            "input matrix": [signed(value) for value in table["input"]],
+            "output matrix": [
+                "the same matrix" if tied else signed(value)
+                for tied, value in zip(table["tied"], table["output"], strict=True)
+            ],
+        }
+    )
+
+
+def tied_sentences(table: pd.DataFrame) -> list[str]:
+    """For each tied model and each untied one, whose numbers those of the shared matrix are nearer to."""
+    sentences = []
+    for shared, one in table[table["tied"]].groupby("title", sort=False):
+        mine = one.set_index("quantity")["input"]
+        for other, two in table[~table["tied"]].groupby("title", sort=False):
+            theirs = two.set_index("quantity")
+            nearer: dict[str, list[str]] = {"input": [], "output": []}
+            for quantity in [name for name in mine.index if name in theirs.index]:
+                gaps = {matrix: abs(mine[quantity] - theirs.at[quantity, matrix]) for matrix in nearer}
+                nearer[min(gaps, key=lambda matrix: gaps[matrix])].append(f"{quantity} ({signed(mine[quantity])})")
+            parts = [
+                f"nearer to its {matrix} matrix in {'; '.join(names)}" for matrix, names in nearer.items() if names
+            ]
+            if parts:
+                sentences.append(f"{shared} beside {other}: {', and '.join(parts)}.")
+    return sentences

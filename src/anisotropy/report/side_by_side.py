@@ -220,7 +220,7 @@ def size_sentence(printed: pd.DataFrame, stages: pd.DataFrame, titles: Mapping[s
             f"{titles.get(label, label)}: $E_r$ from {_range(own, 'energy_ratio')}, {inside} of {len(own)} probes "
             f"within the printed range ({_range(values, 'energy_ratio')})"
         )
-    return ". ".join(sentences) + "." if sentences else "No model was run for this page."
+    return ". ".join(sentences) + "." if sentences else "No model of this page has an early block."
 
 
 def baseline_sentence(stages: pd.DataFrame, titles: Mapping[str, str]) -> str:

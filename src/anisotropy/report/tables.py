@@ -7,12 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from IPython.display import HTML, display
+from IPython.display import display
 
+from anisotropy.models.labels import join_label
 from anisotropy.provenance import digest_of
 
 
-def show_table(table: pd.DataFrame, caption: str, formats: Mapping[str, str] | None = None) -> None:
+def show_table(
+    table: pd.DataFrame,
+    caption: str,
+    formats: Mapping[str, str] | None = None,
+    *,
+    data: Mapping[str, object] | None = None,
+) -> None:
     """Put a table on the page.
 
     Args:
@@ -20,6 +27,7 @@ def show_table(table: pd.DataFrame, caption: str, formats: Mapping[str, str] | N
         caption: what the table shows, in a sentence.
         formats: format string by column, such as ``{"loss (nats)": "{:.2f}"}``; whole numbers get thousands
             separators without one, missing values show as ``–``.
+        data: kept in the same output by media type, for programs that read the notebook; a page does not show it.
     """
     how: dict[Any, Any] = dict.fromkeys(table.select_dtypes("integer").columns, "{:,}")
     styler = table.style.hide(axis="index").format(how | dict(formats or {}), na_rep="–").set_caption(caption)
@@ -28,7 +36,7 @@ def show_table(table: pd.DataFrame, caption: str, formats: Mapping[str, str] | N
     styler.set_uuid(digest_of(caption)[:8])
     left: list[Any] = [{"selector": "", "props": "text-align: left"}]
     styler.set_table_styles({column: left for column in table.columns if not _is_numeric(table[column])}, axis=0)
-    display(HTML(styler.to_html()))
+    display({"text/html": styler.to_html(), "text/plain": caption, **(data or {})}, raw=True)
 
 
 def signed(value: float, digits: int = 2) -> str:
@@ -39,7 +47,7 @@ def signed(value: float, digits: int = 2) -> str:
 
 def run_title(titles: Mapping[str, str], model: Any, seed: Any) -> str:
     """Title of a row that a summary keeps by model and training seed; the model's name where it has none."""
-    return titles.get(f"{model}@{seed}" if seed else model, model)
+    return titles.get(join_label(model, seed), model)
 
 
 def _is_numeric(column: pd.Series) -> bool:

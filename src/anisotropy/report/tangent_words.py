@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from anisotropy.models.labels import join_label
 from anisotropy.report.rules.tangents import PRIMARY, reading_name
 from anisotropy.report.scorecard import Verdict
 from anisotropy.report.tables import signed
@@ -273,10 +274,7 @@ def against_variance(stages: pd.DataFrame, titles: Mapping[str, str]) -> str:
 
 def by_model(stages: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Rows by label: a model and its training seed."""
-    return [
-        (f"{model}@{seed}" if seed else str(model), rows)
-        for (model, seed), rows in stages.groupby(["model", "seed"], sort=False)
-    ]
+    return [(join_label(model, seed), rows) for (model, seed), rows in stages.groupby(["model", "seed"], sort=False)]
 
 
 def _listed(probes: Iterable[str]) -> str:
@@ -292,7 +290,9 @@ def bases_sentence(stages: pd.DataFrame, titles: Mapping[str, str]) -> str:
         ]
         ratios = late.pivot(index="probe", columns="basis", values="estimate")
         if not {"early", "own"} <= set(ratios.columns):
-            lines.append(f"{titles[label]} has only one of the bases late.")
+            only = set(rows["stage"]) == {"only"}
+            why = "one checkpoint, so no early basis beside its own" if only else "only one of the bases late"
+            lines.append(f"{titles[label]} has {why}.")
             continue
         ratio = ratios["early"] / ratios["own"]
         if (ratio < 1).all():

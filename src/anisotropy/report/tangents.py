@@ -353,6 +353,7 @@ def draw_spectra(
     for axis, (model, table) in zip(axes, spectra.items(), strict=True):
         rows = table[table["probe"] == probe]
         last = rows["step"].max()
+        when = f" step {last}" if rows["step"].nunique() > 1 else ""
         d = rows["direction"].max()
         axis.plot(np.arange(1, d + 1), np.arange(1, d + 1) / d, color=CONTROL, linewidth=1)
         for step, here in rows.groupby("step"):
@@ -363,7 +364,7 @@ def draw_spectra(
                 axis.plot(here["direction"], shares, line, color=colour)
                 if step == last and rank <= d:
                     words.append(
-                        f"{titles[model]} step {last}, first {rank} directions: "
+                        f"{titles[model]}{when}, first {rank} directions: "
                         f"{shares.iloc[rank - 1]:.2f} of the {column.replace('_', ' ')}"
                     )
         axis.axvline(rank, color=CONTROL, linewidth=0.8, linestyle=":")

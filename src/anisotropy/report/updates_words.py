@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from anisotropy.errors import UserError
+from anisotropy.models.labels import names_of_controls
 from anisotropy.report.rules.updates import RANDOM_BASIS, SHUFFLED_LABELS, UNTRAINED_BASIS
 from anisotropy.report.tables import run_title, signed
 from anisotropy.report.updates import select
@@ -135,12 +136,13 @@ def control_table(
 
     Args:
         summary: what :func:`anisotropy.studies.updates.summarise` returned.
-        controls: shuffled-label run by model.
+        controls: label of the shuffled-label run by label of the model.
         titles: of the models.
         rank: of the subspace.
         stage: ``"early"`` or ``"late"``.
     """
     rows = []
+    controls = names_of_controls(controls)
     main = select(summary, stage, rank=rank)
     for own in main[~main["model"].isin(set(controls.values()))].to_dict("records"):
         same = {"seed": own["seed"], "matrix": own["matrix"]}

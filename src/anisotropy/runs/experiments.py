@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from anisotropy.errors import UserError
-from anisotropy.models.catalogue import parse_name
-from anisotropy.runs.measuring import STUDIES, Request, study_parameters
+from anisotropy.models.catalogue import catalogue, parse_name
+from anisotropy.runs.measuring import STUDIES, Request, Steps, needed_steps, study_parameters
 from anisotropy.runs.project import EXPERIMENTS
+
+PAPER, PAPER_TABLES = "paper", "paper-tables"
 
 
 class Chapter(BaseModel):
@@ -31,6 +34,22 @@ class Set(BaseModel):
     about: str
     notebooks: dict[str, dict[str, Any]]
 
+    @field_validator("notebooks")
+    @classmethod
+    def _with_the_papers_models(cls, notebooks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """``models: paper`` stands for every model of the catalogue that the paper uses in that chapter's figures."""
+        papers = {PAPER: catalogue().paper(), PAPER_TABLES: catalogue().paper(tables=True)}
+        for name, parameters in notebooks.items():
+            models = parameters.get("models", [])
+            if isinstance(models, str) and models not in papers:
+                raise ValueError(f"{name}: models is {models!r}; a list of models, or {PAPER} or {PAPER_TABLES}")
+        return {
+            name: {**parameters, "models": papers[parameters["models"]]}
+            if isinstance(parameters.get("models"), str)
+            else parameters
+            for name, parameters in notebooks.items()
+        }
+
     def models(self, notebook: str) -> list[str]:
         """Models and controls of a notebook."""
         parameters = self.notebooks[notebook]
@@ -39,6 +58,46 @@ class Set(BaseModel):
     def all_models(self) -> list[str]:
         """Every model of the set, in the order of first use."""
         return list(dict.fromkeys(model for notebook in self.notebooks for model in self.models(notebook)))
+
+    def on(self, models: Sequence[str]) -> Set:
+        """The same notebooks on other models; without any, the set as it is.
+
+        Raises:
+            UserError: an unknown model.
+        """
+        if not models:
+            return self
+        changed = {
+            name: on_models(parameters, models) if "models" in parameters else parameters
+            for name, parameters in self.notebooks.items()
+        }
+        return self.model_copy(update={"notebooks": changed})
+
+    def checkpoints(self, notebook: str, model: str) -> Steps:
+        """Which checkpoints of a model a notebook reads; of a control, all."""
+        parameters = self.notebooks[notebook]
+        return parameters.get("checkpoints", "all") if model in parameters.get("models", []) else "all"
+
+
+def on_models(parameters: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
+    """A notebook's parameters with other models; of its controls, those whose model is among them.
+
+    Raises:
+        UserError: an unknown model.
+    """
+    labels = list(dict.fromkeys(parse_name(model).label for model in models))
+    controls = [
+        control
+        for control in parameters.get("controls", [])
+        if _controlled_by(control) in labels and control not in labels
+    ]
+    return {**parameters, "models": labels} | ({"controls": controls} if "controls" in parameters else {})
+
+
+def _controlled_by(control: str) -> str | None:
+    name = parse_name(control)
+    entry = catalogue().miniatures.get(name.name) if name.kind == "miniature" else None
+    return name.model_copy(update={"name": entry.control_of}).label if entry and entry.control_of else None
 
 
 class Experiments(BaseModel):
@@ -61,10 +120,50 @@ class Experiments(BaseModel):
             raise UserError(f"unknown set {name!r}: {hint}{EXPERIMENTS} has {', '.join(self.sets)}")
         return self.sets[name]
 
-    def requests_of(self, set_name: str, model: str) -> list[Request]:
-        """What the notebooks of a set will ask of one model: studies with the parameters the notebooks pass on."""
-        chosen = self.get_set(set_name)
-        requests: list[Request] = []
+    def requests_of(self, set_name: str, model: str, on: Sequence[str] = ()) -> list[Request]:
+        """What the notebooks of a set will ask of one model: studies with the parameters the notebooks pass on.
+
+        Args:
+            set_name: the set.
+            model: a model of the set.
+            on: models that take the place of the set's own.
+        """
+        return [request for request, _ in self.demands(set_name, model, on)]
+
+    def plain_requests(self, set_name: str, on: Sequence[str] = ()) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Studies with all their parameters as plain data, by model, for every model of a set; see `requests_of`."""
+        return {
+            model: [
+                (study, parameters.model_dump(mode="json"))
+                for study, parameters in self.requests_of(set_name, model, on)
+            ]
+            for model in self.get_set(set_name).on(on).all_models()
+        }
+
+    def requests_by_step(
+        self, set_name: str, model: str, steps: Sequence[int], on: Sequence[str] = ()
+    ) -> dict[int, list[Request]]:
+        """The same requests by checkpoint: only of those checkpoints that the notebooks read.
+
+        Args:
+            set_name: the set.
+            model: a model of the set.
+            steps: the model's checkpoints.
+            on: models that take the place of the set's own.
+
+        Raises:
+            UserError: a set asks for a checkpoint that the model does not have.
+        """
+        wanted: dict[int, list[Request]] = {}
+        for request, choices in self.demands(set_name, model, on):
+            for step in needed_steps(steps, choices, model):
+                wanted.setdefault(step, []).append(request)
+        return dict(sorted(wanted.items()))
+
+    def demands(self, set_name: str, model: str, on: Sequence[str] = ()) -> list[tuple[Request, list[Steps]]]:
+        """The same requests, each with the choices of checkpoints that its notebooks make."""
+        chosen = self.get_set(set_name).on(on)
+        demands: list[tuple[Request, list[Steps]]] = []
         for notebook, parameters in chosen.notebooks.items():
             if model not in chosen.models(notebook):
                 continue
@@ -72,9 +171,12 @@ class Experiments(BaseModel):
                 fields = type(study_parameters(study)).model_fields
                 given = {name: value for name, value in parameters.items() if name in fields}
                 request = (study, study_parameters(study, given))
-                if request not in requests:
-                    requests.append(request)
-        return requests
+                choices = next((choices for other, choices in demands if other == request), None)
+                if choices is None:
+                    demands.append((request, choices := []))
+                if (choice := chosen.checkpoints(notebook, model)) not in choices:
+                    choices.append(choice)
+        return demands
 
 
 def load_experiments(root: Path) -> Experiments:

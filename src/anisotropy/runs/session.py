@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -12,9 +13,10 @@ from IPython.display import Markdown, display
 
 from anisotropy.errors import UserError
 from anisotropy.models.catalogue import ModelName, catalogue, parse_name
-from anisotropy.models.checkpoints import Source, open_source, quiet_transformers
+from anisotropy.models.checkpoints import Source, quiet_transformers
 from anisotropy.models.corpus import EMBEDDED
-from anisotropy.provenance import git_revision, versions
+from anisotropy.provenance import git_revision, source_hash, versions
+from anisotropy.report.verdict_data import PROVENANCE, VERSION
 from anisotropy.runs.measuring import Laboratory, Measured, Steps, study_parameters
 from anisotropy.runs.project import find_project
 from anisotropy.studies.results import Collection
@@ -26,16 +28,36 @@ if TYPE_CHECKING:
 class Page:
     """A page that measures no model: what it computes, it computes itself."""
 
-    def __init__(self) -> None:
-        """Start the page's clock."""
-        self._started = time.perf_counter()
+    def __init__(self, origin: str = "no model and no text takes part") -> None:
+        """Start the page's clock.
+
+        Args:
+            origin: what the page's numbers come from, after "Computed on this page from its parameters".
+        """
+        self._started, self._origin = time.perf_counter(), origin
 
     def finish(self) -> None:
         """Show where the page's numbers come from; the last call of every notebook."""
-        display(Markdown("\n".join(["**Where these numbers come from**", "", *self._origins(), self._made()])))
+        shown = "\n".join(["**Where these numbers come from**", "", *self._origins(), self._made()])
+        display({"text/markdown": shown, "text/plain": shown, PROVENANCE: self.provenance()}, raw=True)
+
+    def provenance(self) -> dict[str, Any]:
+        """Where the page's numbers come from, as data: versions, revision, date, seconds, and models where it has any.
+
+        The date is that of now, the seconds those since the page began.
+        """
+        return {
+            "version": VERSION,
+            "package": versions(["anisotropy"])["anisotropy"],
+            "revision": git_revision(),
+            "libraries": versions(("torch", "transformers", "numpy", "scipy", "pandas")),
+            "executed": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - self._started, 1),
+            "models": [],
+        }
 
     def _origins(self) -> list[str]:
-        return ["Computed on this page from its parameters; no model and no text takes part.", ""]
+        return [f"Computed on this page from its parameters; {self._origin}.", ""]
 
     def _made(self) -> str:
         libraries = ", ".join(f"{name} {version}" for name, version in versions(("torch", "transformers")).items())
@@ -61,6 +83,8 @@ class Session(Page):
         checkpoints: Steps = "all",
         corpus: str = EMBEDDED,
         device: str = "auto",
+        dtype: str | None = None,
+        evict: bool | None = None,
     ) -> None:
         """Check the parameters and find every model's checkpoints; nothing is loaded yet.
 
@@ -70,6 +94,9 @@ class Session(Page):
             checkpoints: ``"all"``, a list of steps, or a number of log-spaced ones; controls always use all.
             corpus: the study corpus.
             device: ``"auto"``, or what torch calls it.
+            dtype: floating point type of the weights; by default the project's, which is float32 unless changed.
+            evict: delete weights from the hub's cache once they are loaded, unless they were there before; by default
+                as the project does.
 
         Raises:
             UserError: no models, an unknown one, one that has not been pretrained, a control of no model here.
@@ -87,13 +114,14 @@ class Session(Page):
             self.controls[self._controlled(control)] = control.label
             self._names[control.label] = control
         self._checkpoints, self.corpus = checkpoints, corpus
-        self._laboratory = Laboratory(find_project(), corpus=corpus, device=device, report=self._report)
+        self._laboratory = Laboratory(
+            find_project(), corpus=corpus, device=device, dtype=dtype, evict=evict, report=self._report
+        )
         quiet_transformers()
-        self._sources: dict[str, Source] = {
-            label: open_source(name, self._laboratory.project.checkpoints) for label, name in self._names.items()
-        }
-        self._measured: dict[str, Measured] = {}
         self._line: Any = None
+        self._sources: dict[str, Source] = {label: self._laboratory.open(name) for label, name in self._names.items()}
+        self._measured: dict[str, Measured] = {}
+        self._studies: set[str] = set()
 
     def _controlled(self, control: ModelName) -> str:
         entry = catalogue().miniatures.get(control.name)
@@ -113,12 +141,23 @@ class Session(Page):
             self._line.update(Markdown(line))
 
     def title(self, label: str) -> str:
-        """A model's name for figures and tables."""
-        return self._names[label].title
+        """A model's name for figures and tables; folders of one name show enough of their paths to tell them apart."""
+        title = self._names[label].title
+        alike = [Path(name.name).parts for name in self._names.values() if name.title == title]
+        if self._names[label].kind != "folder" or len(alike) == 1:
+            return title
+        parts = Path(self._names[label].name).parts
+        lengths = range(1, len(parts))
+        told = (n for n in lengths if [other[-n:] for other in alike].count(parts[-n:]) == 1)
+        return str(Path(*parts[-next(told, len(parts)) :]))
 
     def titles(self) -> dict[str, str]:
         """Titles by label, controls included; a summary over training seeds goes by the name without its seed."""
-        without_seed = {name.name: name.model_copy(update={"seed": 0}).title for name in self._names.values()}
+        without_seed = {
+            name.name: name.model_copy(update={"seed": 0}).title
+            for name in self._names.values()
+            if name.kind == "miniature"
+        }
         return without_seed | {label: self.title(label) for label in self._names}
 
     def collect(self, study: str, **parameters: Any) -> dict[str, list[Collection]]:
@@ -130,6 +169,7 @@ class Session(Page):
             UserError: a parameter that the study refuses, a missing or damaged checkpoint.
         """
         checked = study_parameters(study, parameters)
+        self._studies.add(study)
         started, controls = time.perf_counter(), set(self.controls.values())
         found = {}
         for label in self._names:
@@ -176,9 +216,8 @@ class Session(Page):
         """What each model of the page is, in words."""
         rows = []
         for label, name in self._names.items():
-            entry = (
-                catalogue().miniatures.get(name.name) if name.kind == "miniature" else catalogue().hub.get(name.name)
-            )
+            known = catalogue()
+            entry = known.miniatures.get(name.name) or known.packages.get(name.name) or known.hub.get(name.name)
             role = "control" if label in self.controls.values() else self._sources[label].objective
             rows.append({"model": self.title(label), "role": role, "what it is": entry.note if entry else name.name})
         return pd.DataFrame(rows)
@@ -192,15 +231,37 @@ class Session(Page):
             "never seen": int((counts == 0).sum()),
         }
 
+    def provenance(self) -> dict[str, Any]:
+        """As of a page without models, and for every model which checkpoints, measured where and when."""
+        return super().provenance() | {
+            "corpus": self.corpus,
+            "studies": {study: source_hash(f"anisotropy.studies.{study}") for study in sorted(self._studies)},
+            "models": [
+                {
+                    "model": label,
+                    "title": self.title(label),
+                    "kind": self._names[label].kind,
+                    "training_seed": self._names[label].seed if self._names[label].kind == "miniature" else None,
+                    "objective": measured.objective,
+                    "control": label in self.controls.values(),
+                    "steps": [collection.step for collection in measured.collections],
+                    "devices": sorted({str(one.provenance["device"]) for one in measured.collections}),
+                    "measured": max((str(one.provenance["date"]) for one in measured.collections), default=None),
+                }
+                for label, measured in self._measured.items()
+            ],
+        }
+
     def _origins(self) -> list[str]:
         rows = []
         for label, measured in self._measured.items():
             collections = measured.collections
             devices = sorted({str(collection.provenance["device"]) for collection in collections})
             dates = sorted(str(collection.provenance["date"])[:10] for collection in collections)
-            steps = [collection.step for collection in collections]
+            names = {record.step: record.label or f"{record.step}" for record in self._sources[label].records()}
+            ends = dict.fromkeys(names.get(one.step, f"{one.step}") for one in (collections[0], collections[-1]))
             rows.append(
-                f"| {self.title(label)} | {measured.objective} | {len(steps)} ({steps[0]} … {steps[-1]}) "
+                f"| {self.title(label)} | {measured.objective} | {len(collections)} ({' … '.join(ends)}) "
                 f"| {self._names[label].seed if self._names[label].kind == 'miniature' else '–'} "
                 f"| {', '.join(devices)} | {dates[-1]} |"
             )
@@ -209,7 +270,7 @@ class Session(Page):
             "|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Corpus `{self.corpus}`.",
+            f"Corpus `{self.corpus}`; weights in {self._laboratory.dtype}.",
         ]
 
 

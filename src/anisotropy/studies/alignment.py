@@ -29,12 +29,12 @@ from sklearn.exceptions import ConvergenceWarning
 from anisotropy.concepts.decompositions import METHODS, Decomposition, Method, decompose
 from anisotropy.concepts.matching import Matching, RotatedBaseline, absolute_correlations, match, rotated_baseline
 from anisotropy.concepts.semi_nmf import SemiNMF
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.objectives import inputs_and_labels, shuffled
 from anisotropy.models.probes import batches, capture_each, find_places
 from anisotropy.process import side_by_side
-from anisotropy.studies.first_block import LinearMap, find_linear_maps, reading
+from anisotropy.studies.first_block import LinearMap, find_linear_maps
 
 NAME = "alignment"
 SOURCES = ("gradient", "shuffled")
@@ -298,14 +298,17 @@ def _run(
     model, places = checkpoint.model, find_places(checkpoint.model)
     data: list[torch.Tensor] = []
     gradients: list[list[torch.Tensor]] = [[] for _ in labels]
-    with reading(maps) as readings:
-        for _, place, ids in batches([inputs], _SEQUENCES_A_BATCH, model.device):
-            asked = [torch.from_numpy(each[place]).to(model.device) for each in labels]
-            found = capture_each(model, ids, asked, probes=[probe], places=places)
-            data.append(found[0].activations[probe])
-            for kept, one in zip(gradients, found, strict=True):
-                kept.append(one.gradients[probe] * one.positions)
-    return _flat(data), [_flat(each) for each in gradients], {n: _flat(parts) for n, parts in readings.batches.items()}
+    read: dict[str, list[torch.Tensor]] = {name: [] for name in maps}
+    watched = {name: linear.layers[0] for name, linear in maps.items()}
+    for _, place, ids in batches([inputs], _SEQUENCES_A_BATCH, model.device):
+        asked = [torch.from_numpy(each[place]).to(model.device) for each in labels]
+        found = capture_each(model, ids, asked, probes=[probe], places=places, watched=watched)
+        data.append(found[0].activations[probe])
+        for kept, one in zip(gradients, found, strict=True):
+            kept.append(one.gradients[probe] * one.positions)
+        for name, parts in read.items():
+            parts.append(found[0].reader_inputs[name])
+    return _flat(data), [_flat(each) for each in gradients], {name: _flat(parts) for name, parts in read.items()}
 
 
 def _flat(parts: Sequence[torch.Tensor]) -> np.ndarray:

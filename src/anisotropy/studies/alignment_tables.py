@@ -10,6 +10,7 @@ import pandas as pd
 
 from anisotropy.concepts.decompositions import METHODS, Method
 from anisotropy.concepts.matching import match, matched_pairs
+from anisotropy.models.labels import split_label
 from anisotropy.statistics import correlation
 from anisotropy.studies.alignment import MATRICES, METRICS, SOURCES
 from anisotropy.studies.replicates import mean_interval
@@ -64,9 +65,9 @@ def summarise(collections: Mapping[str, Sequence[Collection]]) -> pd.DataFrame:
 
 
 def _labelled(label: str, table: pd.DataFrame) -> pd.DataFrame:
-    base, _, training_seed = label.partition("@")
-    table.insert(0, "model", base)
-    table.insert(1, "seed", int(training_seed or 0))
+    name, training_seed = split_label(label)
+    table.insert(0, "model", name)
+    table.insert(1, "seed", training_seed)
     return table
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from anisotropy.geometry.dimension import effective_rank
+from anisotropy.models.labels import split_label
 from anisotropy.studies.concept_tables import RAW_MEASURES
 from anisotropy.studies.concept_windows import READINGS, MeasuredConcepts, weighted_average
 from anisotropy.studies.course import Weighting, checkpoint_weights, stage_steps
@@ -29,7 +30,7 @@ def collapse(collections: Mapping[str, Sequence[Collection]], weighting: Weighti
     """
     rows: list[dict[str, object]] = []
     for label, of_model in collections.items():
-        base, _, seed = label.partition("@")
+        name, training_seed = split_label(label)
         by_step = {collection.step: collection for collection in of_model}
         stages = {"late": stage_steps(list(by_step), "late"), "untrained": [step for step in by_step if step == 0]}
         for stage, steps in stages.items():
@@ -42,7 +43,7 @@ def collapse(collections: Mapping[str, Sequence[Collection]], weighting: Weighti
                     _raw_ratio(members, weights) if reading == "activations" else _ratio(members, weights, reading)
                 )
                 rows.append(
-                    {"model": base, "seed": int(seed or 0), "reading": reading, "stage": stage}
+                    {"model": name, "seed": training_seed, "reading": reading, "stage": stage}
                     | {"first": first, "last": last, "ratio": ratio, "low": low, "high": high}
                 )
     names = ["model", "seed", "reading", "stage", "first", "last", "ratio", "low", "high"]

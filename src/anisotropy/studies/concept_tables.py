@@ -25,8 +25,8 @@ from anisotropy.concepts.semi_nmf import SemiNMF
 from anisotropy.errors import UserError
 from anisotropy.geometry.dimension import effective_rank, graph_dimension, pca_components, twonn
 from anisotropy.geometry.moments import Moments
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.probes import batches, blocks_of, capture, find_places
 from anisotropy.process import side_by_side
 
@@ -129,7 +129,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         arrays |= found_arrays
     head = checkpoint.model.get_output_embeddings()
     if head is not None and head.weight.shape[1] == rows.shape[1]:
-        matrix = head.weight.detach().cpu().numpy().astype(np.float64)
+        matrix = head.weight.detach().double().cpu().numpy()
         arrays |= nearest_unembeddings(fit.components_, matrix, text.counts)
     return arrays
 

@@ -26,6 +26,7 @@ from anisotropy.studies.course import Weighting, checkpoint_weights
 from anisotropy.studies.results import Collection
 
 UNTRAINED = "untrained"
+ONLY = "the one checkpoint"
 METRICS = (*RAW_MEASURES, "pca_similarity", "pca_similarity_within", "c_w")
 READINGS = ("per_checkpoint", "pooled", "scaled", "activations")
 _COLUMNS = ["window", "layer", "metric", "reading", "value", "spread", "estimates", "possible"]
@@ -43,7 +44,7 @@ def make_windows(steps: Sequence[int], windows: int = 4) -> list[Window]:
     """Cut the checkpoints after step 0 into windows of equal numbers.
 
     Where the number does not divide, the earliest checkpoints are left out; with fewer checkpoints than windows each
-    has its own. Step 0 is in none: it is a control.
+    has its own. Step 0 is in none: it is a control. The window of a model with one checkpoint does not name a step.
 
     Raises:
         UserError: fewer than one window.
@@ -53,6 +54,8 @@ def make_windows(steps: Sequence[int], windows: int = 4) -> list[Window]:
     trained = sorted(step for step in steps if step > 0)
     if not trained:
         return []
+    if len(steps) == 1:
+        return [Window(ONLY, tuple(trained))]
     size = max(1, len(trained) // windows)
     kept = trained[len(trained) - size * min(windows, len(trained)) :]
     groups = [tuple(kept[start : start + size]) for start in range(0, len(kept), size)]

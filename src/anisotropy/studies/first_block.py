@@ -8,9 +8,8 @@ read the same vectors, so their rows are taken together, which is also how Moder
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -79,29 +78,3 @@ def _rows(module: nn.Module) -> Tensor:
     weight = weight.detach()
     # GPT-2 keeps its weights as (inputs, units), torch's own layer as (units, inputs).
     return weight.T if isinstance(module, Conv1D) else weight
-
-
-@dataclass
-class Readings:
-    """What the watched maps have read, batch by batch, (sequences, length, inputs) each."""
-
-    batches: dict[str, list[Tensor]] = field(default_factory=dict)
-
-
-@contextmanager
-def reading(maps: Mapping[str, LinearMap]) -> Iterator[Readings]:
-    """Keep what each map reads in every forward pass inside the ``with`` block."""
-    found = Readings({name: [] for name in maps})
-
-    def keep(name: str, arguments: tuple[Tensor, ...]) -> None:
-        found.batches[name].append(arguments[0].detach())
-
-    hooks = [
-        linear.layers[0].register_forward_pre_hook(lambda _, arguments, name=name: keep(name, arguments))
-        for name, linear in maps.items()
-    ]
-    try:
-        yield found
-    finally:
-        for hook in hooks:
-            hook.remove()

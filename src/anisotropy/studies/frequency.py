@@ -25,8 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedModel
 
 from anisotropy.geometry.isotropy import mean_cosine
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.labels import split_label
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.probes import batches, capture, find_places
 from anisotropy.statistics import CorrelationKind, correlation, pearson, permutation_null
 from anisotropy.studies.course import Weighting, checkpoint_weights
@@ -73,7 +74,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     for name, matrix in embedding_matrices(model).items():
         centroid = matrix.mean(0, dtype=torch.float64)
         rows = matrix[torch.from_numpy(tokens).to(matrix.device)]
-        arrays[f"{name}_rows"] = rows.cpu().numpy()
+        arrays[f"{name}_rows"] = rows.float().cpu().numpy()
         arrays[f"{name}_vocabulary"] = torch.linalg.vector_norm(rows.double() - centroid, dim=1).cpu().numpy()
         arrays[f"{name}_norm"] = torch.linalg.vector_norm(rows.double(), dim=1).cpu().numpy()
     blocks = take_tokens(text.blocks, min(parameters.text_tokens, even_tokens(text.blocks)))
@@ -343,9 +344,9 @@ def summarise(
     frames = []
     for label, of_model in collections.items():
         table = correlations(token_distances(of_model, weighting, minimum_count), draws=draws, seed=seed)
-        base, _, training_seed = label.partition("@")
-        table.insert(0, "model", base)
-        table.insert(1, "seed", int(training_seed or 0))
+        name, training_seed = split_label(label)
+        table.insert(0, "model", name)
+        table.insert(1, "seed", training_seed)
         frames.append(table)
     return pd.concat(frames, ignore_index=True)
 

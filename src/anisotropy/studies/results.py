@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from anisotropy.errors import UserError
-from anisotropy.files import make_folder, replacing
+from anisotropy.files import replacing
 from anisotropy.provenance import digest_of
 
-_ARRAYS, _RECORD = "arrays.safetensors", "record.json"
+ARRAYS, RECORD = "arrays.safetensors", "record.json"
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,12 @@ class ResultStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def _folder(self, key: Key) -> Path:
+    def folder(self, key: Key) -> Path:
+        """Where a collection is, or would be."""
         return self.root / key.study / key.digest
 
     def __contains__(self, key: Key) -> bool:
-        return (self._folder(key) / _RECORD).is_file()
+        return (self.folder(key) / RECORD).is_file()
 
     def read(self, key: Key, model: str, step: int) -> Collection:
         """A kept collection, under the label and step of the caller.
@@ -91,10 +91,10 @@ class ResultStore:
         Raises:
             UserError: the file is damaged; the message names it.
         """
-        folder = self._folder(key)
+        folder = self.folder(key)
         try:
-            arrays = load_file(folder / _ARRAYS)
-            record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+            arrays = load_file(folder / ARRAYS)
+            record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         except (SafetensorError, OSError, json.JSONDecodeError) as error:
             raise UserError(
                 f"damaged result {folder} ({error}); delete that folder, it will be measured again"
@@ -115,17 +115,22 @@ class ResultStore:
             "step": collection.step,
             "provenance": dict(collection.provenance),
         }
-        with replacing(self._folder(key)) as temporary:
+        with replacing(self.folder(key)) as temporary:
             temporary.mkdir()
             save_file(
-                {name: np.asarray(array, order="C") for name, array in collection.arrays.items()}, temporary / _ARRAYS
+                {name: np.asarray(array, order="C") for name, array in collection.arrays.items()}, temporary / ARRAYS
             )
-            (temporary / _RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            (temporary / RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The records of everything kept, by study and key."""
-        for file in sorted(self.root.glob(f"*/*/{_RECORD}")):
-            yield json.loads(file.read_text(encoding="utf-8")) | {"folder": str(file.parent)}
+        for file in sorted(self.root.glob(f"*/*/{RECORD}")):
+            try:
+                yield json.loads(file.read_text(encoding="utf-8")) | {"folder": str(file.parent)}
+            except ValueError as error:
+                raise UserError(
+                    f"damaged result {file.parent} ({error}); delete that folder, it will be measured again"
+                ) from None
 
     def kept(self, study: str, parameters: Mapping[str, Any], code: str) -> dict[str, list[Collection]]:
         """Every collection of one study with these parameters and this code, by model and in the order of steps.
@@ -139,50 +144,3 @@ class ResultStore:
                 collection = self.read(key, record["model"], record["step"])
                 found.setdefault(collection.model, []).append(collection)
         return {model: sorted(of_model, key=lambda one: one.step) for model, of_model in found.items()}
-
-    def export(self, target: Path) -> int:
-        """Write everything kept into one ``.tar`` file; returns how many collections."""
-        folders = sorted(file.parent for file in self.root.glob(f"*/*/{_RECORD}"))
-        if not folders:
-            raise UserError(f"nothing to export: {self.root} holds no results")
-        with replacing(target) as temporary, tarfile.open(temporary, "w") as archive:
-            for folder in folders:
-                for name in (_ARRAYS, _RECORD):
-                    archive.add(folder / name, arcname=str(PurePosixPath(folder.parent.name, folder.name, name)))
-        return len(folders)
-
-    def import_from(self, source: Path) -> tuple[int, int]:
-        """Take in an exported file; returns how many collections were new and how many were here already.
-
-        Raises:
-            UserError: no such file, not an export, or one whose members are not what an export holds.
-        """
-        if not source.is_file():
-            raise UserError(f"no such file: {source}")
-        make_folder(self.root)
-        new = known = 0
-        try:
-            with tarfile.open(source) as archive:
-                members = {tuple(PurePosixPath(member.name).parts): member for member in archive if member.isfile()}
-                for parts in sorted(parts for parts in members if parts[-1] == _RECORD):
-                    record = json.loads(_content(archive, members[parts]))
-                    key = Key(**record["key"])
-                    if parts != (key.study, key.digest, _RECORD):
-                        raise UserError(f"{source} is not an export of results: {'/'.join(parts)} belies its record")
-                    if key in self:
-                        known += 1
-                        continue
-                    with replacing(self._folder(key)) as temporary:
-                        temporary.mkdir()
-                        for name in (_ARRAYS, _RECORD):
-                            (temporary / name).write_bytes(_content(archive, members[(*parts[:-1], name)]))
-                    new += 1
-        except (tarfile.TarError, KeyError, TypeError, json.JSONDecodeError) as error:
-            raise UserError(f"{source} is not an export of results ({error})") from None
-        return new, known
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    assert file is not None
-    return file.read()

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from anisotropy.models.labels import split_label
 from anisotropy.statistics import sign_test
 from anisotropy.studies.course import checkpoint_weights, stage_steps
 from anisotropy.studies.results import Collection
@@ -85,7 +86,7 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
         - ``excess`` (ΔT − null), ``excess of untrained``, ``excess over untrained`` and ``tangent over normal``
           (ΔT − ΔN), in percentage points.
     """
-    base, _, training_seed = course.label.partition("@")
+    name, training_seed = split_label(course.label)
     rows = []
     for (gradient, basis, probe), here in _grouped(found).items():
         untrained = here.get(0) if len(course.steps) > 1 else None
@@ -98,8 +99,8 @@ def stage_table(course: Course, found: Sequence[Cell], choices: Choices) -> pd.D
             for quantity, (estimate, low, high) in stage_rows.items():
                 rows.append(
                     {
-                        "model": base,
-                        "seed": int(training_seed or 0),
+                        "model": name,
+                        "seed": training_seed,
                         "gradient": gradient,
                         "basis": basis,
                         "stage": stage,

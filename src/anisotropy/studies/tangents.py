@@ -23,11 +23,12 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from anisotropy.geometry.moments import Moments
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.objectives import inputs_and_labels, shuffled
 from anisotropy.models.probes import Capture, capture_each, find_places, is_causal
 from anisotropy.models.readers import find_readers
+from anisotropy.studies.held_out import held_out_groups
 from anisotropy.studies.results import Collection
 
 NAME = "tangents"
@@ -45,6 +46,8 @@ class Parameters(BaseModel):
         tokens: tokens of validation text, spread evenly over the blocks, or as many as the corpus has.
         mask_share: share of masked positions for masked-language models.
         reservoir: rows kept per probe from the fitting blocks, for the Semi-NMF basis.
+        groups: into how many groups the held-out blocks are merged; ``None`` for the rule of
+            :func:`anisotropy.studies.held_out.held_out_groups`, which keeps every block apart up to d = 1,024.
         seed: of masks, shuffled labels and the reservoir; the same at every checkpoint.
     """
 
@@ -53,6 +56,7 @@ class Parameters(BaseModel):
     tokens: int = Field(8_192, gt=0)
     mask_share: float = Field(0.3, gt=0, lt=1)
     reservoir: int = Field(1_024, gt=0)
+    groups: int | None = Field(None, ge=2)
     seed: int = 0
 
 
@@ -68,7 +72,8 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
         which halves the file. The roles:
 
         - ``activation.fit`` and ``activation.held_out``: activations of the even and of the odd blocks (b = 1);
-        - ``activation.gradient`` and ``activation.shuffled``: gradients per odd block, under true and shuffled labels;
+        - ``activation.gradient`` and ``activation.shuffled``: gradients per group of odd blocks, under true and
+          shuffled labels;
         - ``weight.fit``, ``weight.held_out``, ``weight.gradient``, ``weight.shuffled``: the same for the inputs and the
           weight gradient of the first map behind the probe;
         - ``weight.centred``: the weight gradient without the means of inputs and of upstream gradients, n·Cov(g, x),
@@ -112,6 +117,8 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     texts = [_inputs(checkpoint, blocks, number, parameters) for number in held_out]
     wrong = [shuffled(labels, parameters.seed + number) for number, (_, labels) in zip(held_out, texts, strict=True)]
     ends = np.cumsum([0, *(len(blocks[number]) for number in held_out)])
+    groups = held_out_groups(model.config.hidden_size, len(held_out), parameters.groups)
+    group_of = [position * groups // len(held_out) for position in range(len(held_out))]
     weights = {name: _WeightGradients() for name in readers}
     loss = positions = 0.0
     dealer = np.random.default_rng(parameters.seed)
@@ -126,7 +133,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
             # Gradients of the summed loss do not depend on how tokens were put into batches.
             for role, one in (("gradient", found), ("shuffled", under_wrong)):
                 for probe, gradients in one.gradients.items():
-                    tally.add(f"{probe}.activation.{role}", block, gradients[here] * one.positions)
+                    tally.add(f"{probe}.activation.{role}", group_of[block], gradients[here] * one.positions)
             # A weight gradient is a sum over tokens: every block gives the same number of them.
             here = slice(max(0, first), max(0, first + fixed))
             order = dealer.permutation(usable * len(inputs[start : start + _SEQUENCES_A_BATCH][here]))
@@ -139,7 +146,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     for probe, sums in weights.items():
         for role, parts in sums.totals().items():
             for part, rows in parts:
-                tally.add(f"{probe}.weight.{role}", part, rows)
+                tally.add(f"{probe}.weight.{role}", group_of[part], rows)
     arrays = {"loss": np.array(loss / positions), "weight_tokens": np.array(fixed * usable)}
     return arrays | tally.arrays() | {f"{name}.rows": kept.rows() for name, kept in reservoirs.items()}
 
@@ -176,7 +183,7 @@ def _activations(found: Capture) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class _Tally:
-    """Moments by name and part, a part being a block or, as 0, all of them."""
+    """Moments by name and part, a part being a group of blocks or, as 0, all of them."""
 
     def __init__(self) -> None:
         self._moments: dict[str, dict[int, Moments]] = {}

@@ -32,8 +32,9 @@ from anisotropy.errors import UserError
 from anisotropy.geometry.left_out import left_out_shares, subspace_shares
 from anisotropy.geometry.moments import Moments
 from anisotropy.geometry.subspaces import principal_basis
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText
+from anisotropy.models.labels import split_label
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.statistics import correlation, pearson, permutation_null
 from anisotropy.studies.course import Weighting, stage_steps
 from anisotropy.studies.frequency import embedding_matrices, matrices, study_tokens
@@ -348,12 +349,12 @@ def summarise(tokens: Mapping[str, pd.DataFrame], *, draws: int = 999, seed: int
     """
     rows = []
     for label, table in tokens.items():
-        base, _, training_seed = label.partition("@")
+        name, training_seed = split_label(label)
         for key, group in table.groupby(_GROUPS, sort=False):
             labels = dict(zip(_GROUPS, key, strict=True))
             wants_null = (labels["basis"], labels["update"], labels["reading"]) == ("start", "measured", "corrected")
             found = summarise_tokens(group, draws=draws if wants_null else 0, seed=seed)
-            rows.append({"model": base, "seed": int(training_seed or 0), **labels, **found})
+            rows.append({"model": name, "seed": training_seed, **labels, **found})
     return pd.DataFrame(rows, columns=_SUMMARY_COLUMNS)
 
 

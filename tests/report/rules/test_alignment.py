@@ -224,3 +224,21 @@ def test_missing_columns_are_named():
         rules.better_than_ica(excess_table((0, 0, 0)).drop(columns="excess"), {})
     with pytest.raises(UserError, match="rho"):
         rules.stronger_concepts_align(pd.DataFrame([trend(0, 1)]).drop(columns="rho"), {})
+
+
+def test_runs_on_shuffled_labels_of_several_seeds_are_averaged():
+    tables = [excess_table((0.3, 0.3, 0.1), model="mini", training_seed=seed, seed=seed) for seed in (0, 1)]
+    tables += [
+        excess_table((0.2 + seed, 0.2, 0.1), model="mini-shuffled", training_seed=seed, seed=seed) for seed in (0, 1)
+    ]
+    labels = {"mini": "mini-shuffled", "mini@1": "mini-shuffled@1"}
+    first, *others = rules.better_than_ica(pd.concat(tables), labels)
+    assert {verdict.model for verdict in (first, *others)} == {"mini"}
+    assert dict(first.controls)[rules.SHUFFLED_RUN] == pytest.approx(0.6, abs=0.03)
+    assert [seed for seed, _ in first.by_seed] == [0, 1]
+    rows = [trend(-0.7, 448, "mini", seed=seed) for seed in (0, 1)] + [trend(0, 0, "mini", seed=s) for s in (0, 1)]
+    rows += [trend(rho, 448, "mini-shuffled", seed=seed) for seed, rho in enumerate((-0.2, 0.4))]
+    first, *others = rules.stronger_concepts_align(pd.DataFrame(rows), labels)
+    assert {verdict.model for verdict in (first, *others)} == {"mini"}
+    assert dict(first.controls)[rules.SHUFFLED_RUN] == pytest.approx(0.1)
+    assert (first.seeds, [one.outcome for _, one in first.by_seed]) == (2, ["holds", "holds"])

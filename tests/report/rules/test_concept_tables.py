@@ -9,7 +9,13 @@ from conceptcase import collection, random_directions
 
 from anisotropy.errors import UserError
 from anisotropy.report import published
-from anisotropy.report.rules.concept_tables import READING_NAMES, last_layer_collapses, printed_collapse, window_ends
+from anisotropy.report.rules.concept_tables import (
+    READING_NAMES,
+    last_layer_collapses,
+    printed_collapse,
+    printed_verdicts,
+    window_ends,
+)
 from anisotropy.report.scorecard import Outcome
 from anisotropy.studies.concept_collapse import collapse
 
@@ -112,3 +118,28 @@ def test_printed_numbers():
 
 def test_printed_windows_are_read():
     assert window_ends("800k-1.28M") == (800_000, 1_280_000)
+
+
+def test_decoders_are_named_by_label_and_seeds_are_averaged():
+    rows = pd.concat([table((0.02, 0.01, 0.03), seed=1), table((0.04, 0.03, 0.05), seed=2)])
+    verdict = judge(rows, decoders=["m@1", "m@2"])
+    assert (verdict.outcome, verdict.estimate, verdict.low, verdict.high) == (
+        Outcome.HOLDS,
+        pytest.approx(0.03),
+        0.01,
+        0.05,
+    )
+    assert [(seed, one.estimate) for seed, one in verdict.by_seed] == [(1, 0.02), (2, 0.04)]
+
+
+def test_the_rule_on_printed_numbers_can_fail_but_not_hold():
+    on_paper = printed_collapse(published.table2(), ["Pythia-410M", "SmolLM2-360M"])
+    verdicts = {verdict.model: verdict for verdict in printed_verdicts(on_paper)}
+    assert all(verdict.of_printed for verdict in verdicts.values())
+    for row in on_paper.to_dict("records"):
+        verdict = verdicts[row["model"]]
+        assert (verdict.estimate, verdict.low, verdict.high) == (row["ratio"], row["lowest"], row["highest"])
+        expected = Outcome.NOT_APPLICABLE if row["kind"] == "encoder" else Outcome.INCONCLUSIVE
+        assert verdict.outcome is expected
+    kept = on_paper.assign(kind="decoder", at_most_a_tenth=False)
+    assert {verdict.outcome for verdict in printed_verdicts(kept)} == {Outcome.FAILS}

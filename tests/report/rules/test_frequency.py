@@ -220,3 +220,45 @@ def test_only_decoders_are_held_against_the_printed_value():
     assert frequent_tokens_confined(rows, CONTROLS, decoders={"model"})[0].near_paper is True
     above = pd.DataFrame([row(estimate=0.4), row("shuffled", 0.0)])
     assert frequent_tokens_confined(above, CONTROLS, decoders={"model"})[0].near_paper is None
+
+
+def test_controls_are_matched_by_label_over_training_seeds():
+    rows = [
+        row("mini", -0.5, seed=1),
+        row("mini", -0.3, seed=2),
+        row("mini-shuffled", 0.1, seed=1),
+        row("mini-shuffled", 0.0, seed=2),
+    ]
+    labels = {"mini@1": "mini-shuffled@1", "mini@2": "mini-shuffled@2"}
+    verdicts = frequent_tokens_confined(pd.DataFrame(rows), labels, decoders=["mini@1", "mini@2"])
+    assert {verdict.model for verdict in verdicts} == {"mini"}
+    first = verdicts[0]
+    assert first.outcome is Outcome.HOLDS
+    assert (first.estimate, first.low, first.high, first.seeds) == pytest.approx((-0.4, -0.55, -0.25, 2))
+    assert dict(first.controls) == {"shuffled labels": pytest.approx(0.05)}
+    assert first.printed == -0.5
+    assert [(seed, one.outcome, one.estimate) for seed, one in first.by_seed] == [
+        (1, "holds", -0.5),
+        (2, "holds", -0.3),
+    ]
+    # Each seed has the control of its own: one that is as low takes the claim away, in that seed and in all.
+    worse = pd.DataFrame([*rows[:3], row("mini-shuffled", -0.4, seed=2)])
+    first = frequent_tokens_confined(worse, labels)[0]
+    assert first.outcome is Outcome.FAILS
+    assert [one.outcome for _, one in first.by_seed] == ["holds", "fails"]
+
+
+@pytest.mark.parametrize(
+    ("found", "missing", "reason"),
+    [
+        ([("trajectory", "input"), ("vocabulary", "input")], ("trajectory", "output"), "the matrices are tied"),
+        ([("vocabulary", "input")], ("vocabulary", "output"), "the matrices are tied"),
+        ([("vocabulary", "input")], ("trajectory", "input"), "two checkpoints after step 0"),
+        ([("vocabulary", "input"), ("vocabulary", "output")], ("trajectory", "output"), "two checkpoints after step 0"),
+        ([("vocabulary", "input")], ("occurrences", "contextual"), "no token occurs often enough"),
+    ],
+)
+def test_a_reading_that_a_model_lacks_is_not_applicable_and_says_why(found, missing, reason):
+    verdict = judge(*(row(reading=reading) for reading in found), reading=missing)
+    assert verdict.outcome is Outcome.NOT_APPLICABLE
+    assert reason in verdict.reason

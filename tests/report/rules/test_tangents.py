@@ -167,3 +167,14 @@ def test_planted_collections_are_what_they_say():
     found = collection(1, 8.0)
     assert isinstance(found, Collection)
     assert found.arrays["Tm.activation.gradient.mean"].shape == (10, D)
+
+
+def test_the_worst_of_every_training_seed_is_averaged():
+    table = pd.concat([stages(run(8.0)), stages(run(6.0)).assign(seed=1)])
+    for rule in (gradients_concentrate, proxy_carries_anisotropy):
+        verdict = rule(table)[0]
+        apart = [one for _, one in verdict.by_seed]
+        assert [seed for seed, _ in verdict.by_seed] == [0, 1]
+        assert verdict.estimate == pytest.approx(np.mean([one.estimate for one in apart]))
+        assert (verdict.low, verdict.high) == (min(one.low for one in apart), max(one.high for one in apart))
+        assert verdict.seeds == 2

@@ -123,8 +123,10 @@ def test_only_the_corrected_reading_of_measured_updates_counts():
 
 
 def test_what_has_no_rows_or_no_variation_is_not_applicable():
-    assert judge(row(), matrix="output").outcome is Outcome.NOT_APPLICABLE
-    assert judge(row(), stage="late").outcome is Outcome.NOT_APPLICABLE
+    tied = judge(row(), matrix="output")
+    assert (tied.outcome, tied.reason.split(":")[0]) == (Outcome.NOT_APPLICABLE, "the matrices are tied")
+    late = judge(row(), stage="late")
+    assert (late.outcome, late.reason) == (Outcome.NOT_APPLICABLE, "it needs a pair of checkpoints in the stage")
     assert judge(row(estimate=np.nan)).outcome is Outcome.NOT_APPLICABLE
 
 
@@ -232,3 +234,20 @@ def test_one_checkpoint_is_not_applicable():
     verdicts = frequent_updates_most_tangent(table, CONTROLS, RANK, models=["single", "model"])
     assert [verdict.model for verdict in verdicts] == ["single"] * 2 + ["model"] * 2
     assert [verdict.outcome for verdict in verdicts[:2]] == [Outcome.NOT_APPLICABLE] * 2
+
+
+def test_controls_are_matched_by_label_over_training_seeds():
+    rows = [row("mini", 0.4, seed=1), row("mini", 0.6, seed=2)]
+    rows += [row("mini-shuffled", 0.1, seed=1), row("mini-shuffled", 0.7, seed=2)]
+    labels = {"mini@1": "mini-shuffled@1", "mini@2": "mini-shuffled@2"}
+    first, *_ = frequent_updates_most_tangent(pd.DataFrame(rows), labels, 16, models=["mini@1", "mini@2", "other@1"])
+    assert (first.model, first.outcome, first.seeds) == ("mini", Outcome.FAILS, 2)
+    assert (first.estimate, first.low, first.high) == pytest.approx((0.5, 0.35, 0.65))
+    assert [(seed, one.outcome) for seed, one in first.by_seed] == [(1, "holds"), (2, "fails")]
+    *_, last = frequent_updates_most_tangent(pd.DataFrame(rows), labels, 16, models=["mini@1", "mini@2", "other@1"])
+    assert (last.model, last.outcome, last.by_seed) == ("other", Outcome.NOT_APPLICABLE, ())
+
+
+def test_verdicts_on_printed_numbers_are_marked():
+    assert all(verdict.of_printed for verdict in printed_verdicts(table3()))
+    assert not judge(row()).of_printed

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from anisotropy.errors import UserError
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.models.labels import names_of_controls
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.report.tables import signed
 from anisotropy.studies.replicates import Interval, mean_interval
 
@@ -21,6 +22,7 @@ SHUFFLED_RUN = "run on shuffled labels"
 _UNTRAINED, _SHUFFLED = "untrained", "gradients of shuffled labels"
 
 
+@on_each_seed
 def better_than_ica(table: pd.DataFrame, controls: Mapping[str, str]) -> list[Verdict]:
     """Claim C5: PCA's and Semi-NMF's gradient concepts align better with the data's than ICA's do.
 
@@ -42,6 +44,7 @@ def better_than_ica(table: pd.DataFrame, controls: Mapping[str, str]) -> list[Ve
         UserError: a column is missing.
     """
     _require(table, {"model", "seed", "step", "source", "method", "metric", "group", "excess"})
+    controls = names_of_controls(controls)
     models = [model for model in dict.fromkeys(table["model"]) if model not in set(controls.values())]
     return [
         _judge_c5(table[table["metric"] == metric], model, controls.get(model), method, metric)
@@ -80,9 +83,10 @@ def _judge_c5(table: pd.DataFrame, model: str, run: str | None, method: str, met
         name: float(np.mean([other.mean() for _, others in found for n, _, other in others if n == name]))
         for name in dict.fromkeys(n for _, others in found for n, _, _ in others)
     }
-    if run is not None and (trained := table[table["model"] == run])["step"].max() > 0:
-        numbers = _advantage(trained, method, "gradient", int(trained["step"].max()))
-        values[SHUFFLED_RUN] = float(numbers.mean())
+    trained = [rows for _, rows in table[table["model"] == run].groupby("seed") if rows["step"].max() > 0]
+    if trained:
+        numbers = [_advantage(rows, method, "gradient", int(rows["step"].max())).mean() for rows in trained]
+        values[SHUFFLED_RUN] = float(np.mean(numbers))
     outcome, reason = _decide_c5(found, METHOD_NAMES[method])
     estimate = float(np.mean([interval.mean for interval, _ in found]))
     low, high = min(i.low for i, _ in found), max(i.high for i, _ in found)
@@ -123,6 +127,7 @@ def c6_threshold(ranks: int) -> float:
     return t / float(np.sqrt(ranks - 2 + t**2))
 
 
+@on_each_seed
 def stronger_concepts_align(trends: pd.DataFrame, controls: Mapping[str, str]) -> list[Verdict]:
     """Claim C6: weight concepts of higher rank (rank 0 the strongest) align better with the data's.
 
@@ -145,6 +150,7 @@ def stronger_concepts_align(trends: pd.DataFrame, controls: Mapping[str, str]) -
         UserError: a column is missing.
     """
     _require(trends, {"model", "seed", "step", "matrix", "method", "rho", "low", "high", "ranks"})
+    controls = names_of_controls(controls)
     models = [model for model in dict.fromkeys(trends["model"]) if model not in set(controls.values())]
     return [
         _judge_c6(
@@ -174,7 +180,7 @@ def _judge_c6(table: pd.DataFrame, model: str, run: str | None, matrix: str, met
     values = [(_UNTRAINED, float(untrained["rho"].mean()))] if len(untrained) else []
     other = table[table["model"] == run]
     if len(other) and other["step"].max() > 0:
-        values.append((SHUFFLED_RUN, float(other.sort_values("step")["rho"].iloc[-1])))
+        values.append((SHUFFLED_RUN, float(other.sort_values("step").groupby("seed")["rho"].last().mean())))
     outcome, reason = _decide_c6(last, untrained)
     return Verdict(
         "C6",

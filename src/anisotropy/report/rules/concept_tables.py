@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 import pandas as pd
 
 from anisotropy.errors import UserError
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.models.labels import names_of
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 
 C8_THRESHOLD = 0.1
 C8_LATE = 0.7
@@ -19,6 +20,7 @@ READING_NAMES = {
 }
 
 
+@on_each_seed
 def last_layer_collapses(table: pd.DataFrame, decoders: Collection[str]) -> list[Verdict]:
     """Claim C8, per reading: late r_eff(last) ≤ 0.1 × late r_eff(first), and below the untrained model's ratio.
 
@@ -29,7 +31,7 @@ def last_layer_collapses(table: pd.DataFrame, decoders: Collection[str]) -> list
 
     Args:
         table: what :func:`anisotropy.studies.concept_windows.collapse` returned.
-        decoders: labels of the causal models, as in the table's ``model`` column.
+        decoders: labels of the causal models.
 
     Returns:
         One verdict per model and reading.
@@ -40,8 +42,9 @@ def last_layer_collapses(table: pd.DataFrame, decoders: Collection[str]) -> list
     needed = {"model", "seed", "reading", "stage", "ratio", "low", "high"}
     if missing := needed - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
+    names = names_of(decoders)
     return [
-        _judge(table[(table["model"] == model) & (table["reading"] == reading)], model, reading, model in decoders)
+        _judge(table[(table["model"] == model) & (table["reading"] == reading)], model, reading, model in names)
         for model in dict.fromkeys(table["model"])
         for reading in READING_NAMES
     ]
@@ -126,6 +129,39 @@ def printed_collapse(printed: pd.DataFrame, decoders: Sequence[str]) -> pd.DataF
             }
         )
     return pd.DataFrame(rows)
+
+
+def printed_verdicts(table: pd.DataFrame) -> list[Verdict]:
+    """Claim C8 on the printed numbers; without an untrained model it can fail, but it cannot hold.
+
+    Args:
+        table: what :func:`printed_collapse` returned.
+
+    Returns:
+        A verdict per printed model; its interval spans the windows.
+    """
+    verdicts = []
+    for row in table.to_dict("records"):
+        outcome, reason = Outcome.INCONCLUSIVE, "the ratio is at most a tenth, but no untrained model is printed"
+        if row["kind"] != "decoder":
+            outcome, reason = Outcome.NOT_APPLICABLE, "the claim is about decoders"
+        elif not row["at_most_a_tenth"]:
+            outcome, reason = Outcome.FAILS, f"the last layer keeps more than {C8_THRESHOLD} of the first layer's rank"
+        numbers = {"estimate": row["ratio"], "low": row["lowest"], "high": row["highest"]}
+        verdicts.append(
+            Verdict(
+                "C8",
+                row["model"],
+                "as printed, late windows",
+                outcome,
+                reason,
+                **numbers,
+                quantity="ratio",
+                digits=3,
+                of_printed=True,
+            )
+        )
+    return verdicts
 
 
 def window_ends(label: str) -> tuple[float, float]:

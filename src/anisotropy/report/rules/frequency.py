@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 
 from anisotropy.errors import UserError
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.models.labels import names_of, names_of_controls
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.report.tables import signed
 
 C1_THRESHOLD = -0.1
@@ -32,6 +33,7 @@ def reading_name(centroid: str, matrix: str) -> str:
     return centroid if centroid == "occurrences" else f"{centroid} ({matrix})"
 
 
+@on_each_seed
 def frequent_tokens_confined(
     table: pd.DataFrame, controls: Mapping[str, str], decoders: Collection[str] = (), kind: str = "pearson"
 ) -> list[Verdict]:
@@ -45,8 +47,8 @@ def frequent_tokens_confined(
 
     Args:
         table: what :func:`anisotropy.studies.frequency.summarise` returned, controls' rows included.
-        controls: name of the shuffled-label run by model, as in the table's ``model`` column.
-        decoders: models the printed value speaks of (causal ones); only for them an estimate can be near it.
+        controls: label of the shuffled-label run by label of the model.
+        decoders: labels of the causal models, of which the printed value speaks; only theirs can be near it.
         kind: ``"pearson"`` as the paper, or ``"spearman"``.
 
     Returns:
@@ -58,6 +60,7 @@ def frequent_tokens_confined(
     needed = {"model", "seed", "centroid", "matrix", "stage", "value", "kind", "estimate", "low", "high"}
     if missing := needed - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
+    controls, decoders = names_of_controls(controls), names_of(decoders)
     rows = table[(table["value"] == "distance") & (table["kind"] == kind)]
     models = [model for model in dict.fromkeys(table["model"]) if model not in set(controls.values())]
     return [
@@ -74,12 +77,9 @@ def _judge(
     of_reading = rows[(rows["centroid"] == centroid) & (rows["matrix"] == matrix)]
     own = of_reading[(of_reading["model"] == model) & (of_reading["stage"] == "trained")].set_index("seed")
     if own.empty:
-        why = {
-            "trajectory": "it needs two checkpoints after step 0 and a matrix of its own (tied matrices are one)",
-            "vocabulary": "the model has no such matrix of its own (tied matrices are one)",
-            "occurrences": "no token occurs often enough in the text",
-        }
-        return Verdict("C1", model, reading, Outcome.NOT_APPLICABLE, why[centroid])
+        return Verdict(
+            "C1", model, reading, Outcome.NOT_APPLICABLE, _why_not(rows[rows["model"] == model], centroid, matrix)
+        )
     estimate, low, high = float(own["estimate"].mean()), float(own["low"].min()), float(own["high"].max())
     shuffled = of_reading[(of_reading["model"] == control) & (of_reading["stage"] == "trained")].set_index("seed")
     untrained = of_reading[(of_reading["model"] == model) & (of_reading["stage"] == "untrained")].set_index("seed")
@@ -90,6 +90,21 @@ def _judge(
     printed = C1_PRINTED if is_decoder and estimate < 0 else None
     near = abs(estimate - C1_PRINTED) <= C1_NEAR if printed else None
     return Verdict("C1", model, reading, outcome, reason, estimate, low, high, values, len(own), printed, near)
+
+
+def _why_not(of_model: pd.DataFrame, centroid: str, matrix: str) -> str:
+    """Why a model has no value for a reading, from those it has."""
+    if centroid == "occurrences":
+        return "no token occurs often enough in the text"
+    if matrix == "output" and is_tied(of_model):
+        return "the matrices are tied: the reading of the input matrix is this one too"
+    return "it needs two checkpoints after step 0" if centroid == "trajectory" else "the model has no such matrix"
+
+
+def is_tied(of_model: pd.DataFrame) -> bool:
+    """Whether one matrix is input and output embedding, told from one model's distances or correlations."""
+    matrices = set(of_model.loc[of_model["centroid"] == "vocabulary", "matrix"])
+    return matrices == {"input"}
 
 
 def _decide(own: pd.DataFrame, controls: Mapping[str, pd.DataFrame], expected: Sequence[str]) -> tuple[Outcome, str]:

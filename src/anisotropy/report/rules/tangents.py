@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from anisotropy.errors import UserError
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.studies.tangent_tables import CONTROLS
 
 # The paper's table: gradients of the loss at the probe, one basis fitted early, its early block.
@@ -27,6 +27,7 @@ def reading_name(gradient: str, basis: str, stage: str) -> str:
     return f"{gradient} gradient, {_BASES[basis]}, {stage}"
 
 
+@on_each_seed
 def gradients_concentrate(table: pd.DataFrame) -> list[Verdict]:
     """Claim C2: gradients concentrate in the tangent proxy.
 
@@ -41,7 +42,7 @@ def gradients_concentrate(table: pd.DataFrame) -> list[Verdict]:
 
     Returns:
         One verdict per model and reading, the primary one (see :data:`PRIMARY`) first. ``estimate`` is the smallest
-        log advantage over all probes and controls, ``controls`` the smallest over each.
+        log advantage over all probes and controls (averaged over training seeds), ``controls`` the smallest over each.
 
     Raises:
         UserError: a column is missing.
@@ -52,6 +53,7 @@ def gradients_concentrate(table: pd.DataFrame) -> list[Verdict]:
     ]
 
 
+@on_each_seed
 def proxy_carries_anisotropy(table: pd.DataFrame) -> list[Verdict]:
     """Claim C3: the tangent proxy carries the gradient's anisotropy.
 
@@ -105,8 +107,12 @@ def _judge(
         for control in comparisons.values()
         if (compared["control"] == control).any()
     )
-    worst = None if compared.empty else compared.sort_values("estimate").iloc[0]
-    estimate, low, high = (None, None, None) if worst is None else map(float, worst[["estimate", "low", "high"]])
+    worst = compared.sort_values("estimate").groupby("seed").head(1)
+    estimate, low, high = (
+        (None, None, None)
+        if worst.empty
+        else (float(worst["estimate"].mean()), float(worst["low"].min()), float(worst["high"].max()))
+    )
     return Verdict(
         claim,
         model,
@@ -161,7 +167,9 @@ def printed_concentration(table1: pd.DataFrame) -> list[Verdict]:
         outcome, reason = Outcome.INCONCLUSIVE, "E_r is above 1 at every probe, but no control is printed"
         if least <= 1:
             outcome, reason = Outcome.FAILS, "an E_r is not above 1"
-        verdicts.append(Verdict("C2", str(model), "as printed, early", outcome, reason, quantity="smallest E_r"))
+        verdicts.append(
+            Verdict("C2", str(model), "as printed, early", outcome, reason, quantity="smallest E_r", of_printed=True)
+        )
     return verdicts
 
 
@@ -184,5 +192,9 @@ def printed_anisotropy(table1: pd.DataFrame) -> list[Verdict]:
         )
         if gaps.min() <= 0:
             outcome, reason = Outcome.FAILS, "a ΔT is not above its ΔN"
-        verdicts.append(Verdict("C3", str(model), "as printed, early", outcome, reason, quantity="smallest ΔT − ΔN"))
+        verdicts.append(
+            Verdict(
+                "C3", str(model), "as printed, early", outcome, reason, quantity="smallest ΔT − ΔN", of_printed=True
+            )
+        )
     return verdicts

@@ -8,11 +8,13 @@ from typing import Literal
 import pandas as pd
 
 from anisotropy.errors import UserError
-from anisotropy.report.scorecard import Outcome, Verdict
+from anisotropy.models.labels import names_of, names_of_controls
+from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.report.tables import signed
 
 C4_THRESHOLD = 0.1
 C4_NORMAL = (0.9, 1.1)
+_TIED = "the matrices are tied: the reading of the input matrix is this one too"
 MATRICES = ("input", "output")
 SHUFFLED_LABELS, UNTRAINED_BASIS, RANDOM_BASIS = "shuffled labels", "untrained basis", "random basis"
 _SUFFICIENT = {
@@ -27,6 +29,7 @@ def reading_name(matrix: str, stage: str) -> str:
     return f"{matrix} matrix, {stage}"
 
 
+@on_each_seed
 def frequent_updates_most_tangent(
     table: pd.DataFrame,
     controls: Mapping[str, str],
@@ -51,10 +54,10 @@ def frequent_updates_most_tangent(
 
     Args:
         table: what :func:`anisotropy.studies.updates.summarise` returned, controls' rows included.
-        controls: name of the shuffled-label run by model, as in the table's ``model`` column.
+        controls: label of the shuffled-label run by label of the model.
         rank: of the tangent subspace.
         stage: ``"early"`` or, to be shown beside it, ``"late"``.
-        models: to be judged even where the table has no rows of theirs, since one checkpoint gives no updates.
+        models: labels of models to be judged even without rows: one checkpoint gives no updates.
 
     Returns:
         A verdict per model and matrix, models as given and then in the order of the table, controls left out.
@@ -66,7 +69,10 @@ def frequent_updates_most_tangent(
     needed |= {"normal", "normal_low", "normal_high"}
     if missing := needed - set(table.columns):
         raise UserError(f"the table lacks the columns {', '.join(sorted(missing))}")
-    models = [model for model in dict.fromkeys([*models, *table["model"]]) if model not in set(controls.values())]
+    controls = names_of_controls(controls)
+    models = [
+        model for model in dict.fromkeys([*names_of(models), *table["model"]]) if model not in set(controls.values())
+    ]
     chosen = (table["reading"] == "corrected") & (table["update"] == "measured")
     rows = table[chosen & (table["rank"] == rank) & (table["stage"] == stage)]
     return [_judge(rows, model, controls.get(model), matrix, stage) for model in models for matrix in MATRICES]
@@ -77,7 +83,10 @@ def _judge(rows: pd.DataFrame, model: str, control: str | None, matrix: str, sta
     here = rows[rows["matrix"] == matrix].set_index("seed")
     own = here[(here["model"] == model) & (here["basis"] == "start")]
     if own.empty:
-        why = "it needs a pair of checkpoints in the stage and a matrix of its own (tied matrices are one)"
+        other = rows[(rows["model"] == model) & (rows["matrix"] != matrix)]
+        # Both matrices are measured at the same checkpoints, so where only one has rows they are tied.
+        tied = matrix == "output" and not other.empty
+        why = "it needs a pair of checkpoints in the stage" if not tied else _TIED
         return Verdict("C4", model, reading, Outcome.NOT_APPLICABLE, why)
     found = {
         SHUFFLED_LABELS: here[(here["model"] == control) & (here["basis"] == "start")],
@@ -165,5 +174,15 @@ def _printed_verdict(model: str, stage: str, rows: pd.DataFrame) -> Verdict:
     reading = f"printed Table 3, {stage}, {len(wide)} tokens"
     beside = (("mean normal", found["normal"]),)
     return Verdict(
-        "C4", model, reading, outcome, reason, found["estimate"], found["low"], found["high"], beside, seeds=1
+        "C4",
+        model,
+        reading,
+        outcome,
+        reason,
+        found["estimate"],
+        found["low"],
+        found["high"],
+        beside,
+        seeds=1,
+        of_printed=True,
     )
