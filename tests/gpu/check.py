@@ -28,6 +28,7 @@ from anisotropy.runs.growth import random_text
 VOCABULARY, LENGTH_OF_TEXT, MASK = 1_024, 20 * 128 * 6, 1
 FAMILIES = {"gpt_neox": "causal", "llama": "causal", "eurobert": "masked"}
 STUDIES = {
+    "layers": {},
     "frequency": {"text_tokens": LENGTH_OF_TEXT},
     "tangents": {"tokens": 7_680},
     "updates": {},
@@ -70,6 +71,8 @@ def differences(study: str, on_cpu: dict[str, np.ndarray], on_device: dict[str, 
     """Name, difference relative to the largest value, and tolerance, of every array that is compared."""
     assert on_cpu.keys() == on_device.keys(), on_cpu.keys() ^ on_device.keys()
     for name, expected in on_cpu.items():
+        if study == "layers" and (name == "coordinate_share" or "without" in name.removeprefix("without_")):
+            continue  # among coordinates that add nearly the same, rounding decides which is left out
         factorised = study in ("concept_tables", "alignment")
         tolerance = ROUNDING
         if factorised and name not in ("reservoir", "tracked", "rows", "dimensions"):

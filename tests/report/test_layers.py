@@ -112,7 +112,8 @@ class TestPictures:
             depth = self.drawn(pictures.draw_depth(found, TITLES, REFERENCES))
             over = self.drawn(pictures.draw_course(found, TITLES))
             made = self.drawn(pictures.draw_make_up(found, TITLES, 3))
-        assert f"Model A, mean cosine +{cosines[0]:.2f} at step 0" in fans
+        when = "step 0" if len(cosines) > 1 else "one checkpoint"
+        assert f"Model A, mean cosine +{cosines[0]:.2f} at {when}" in fans
         assert f"Model A: mean cosine from +{cosines[-1]:.2f}" in depth
         assert f"largest, +{max(cosines):.2f}" in over
         assert f"Model A, average over layers after the input: +{cosines[-1]:.2f} as measured" in made

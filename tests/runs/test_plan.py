@@ -18,7 +18,7 @@ from anisotropy.models.catalogue import catalogue, parse_name
 from anisotropy.models.stored import stored
 from anisotropy.runs.experiments import load_experiments
 from anisotropy.runs.machine import Machine, speeds_of_gpu, this_machine
-from anisotropy.runs.measuring import Laboratory, study_parameters
+from anisotropy.runs.measuring import STUDIES, Laboratory, study_parameters
 from anisotropy.runs.plan import make_plan, size
 from anisotropy.runs.plan_table import as_text, duration
 from anisotropy.runs.project import Project
@@ -64,7 +64,7 @@ class TestOffline:
     def test_every_job_is_there_and_totals_are_sums(self):
         found = plan()
         assert {model.model for model in found.models} == set(load_experiments(ROOT).get_set("paper").all_models())
-        assert {job.study for job in found.jobs} == {"frequency", "tangents", "updates", "concept_tables", "alignment"}
+        assert {job.study for job in found.jobs} == set(STUDIES)
         totals = found.totals
         assert totals["results"] == sum(job.result_bytes for job in found.jobs)
         assert totals["download"] == sum(model.download for model in found.models)

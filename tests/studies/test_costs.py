@@ -21,6 +21,7 @@ from anisotropy.studies.costs import Cost, cost, seconds
 
 SMALL = Shape("gpt_neox", 48, 4, 200, 96, 4, 4, False)
 PARAMETERS = {
+    "layers": {"rows": 256, "text_tokens": 5_120},
     "frequency": {"occurrences": 4, "text_tokens": 5_120},
     "tangents": {"tokens": 5_120, "reservoir": 64},
     "updates": {},
@@ -32,7 +33,7 @@ PARAMETERS = {
 @pytest.mark.parametrize("study", PARAMETERS)
 @pytest.mark.parametrize("tied", [True, False])
 def test_results_are_as_large_as_foretold(study, tied):
-    if tied and study in ("concept_tables", "alignment", "tangents"):
+    if tied and study in ("layers", "concept_tables", "alignment", "tangents"):
         pytest.skip("one or two embedding matrices make no difference here")
     shape = replace(SMALL, tied=tied)
     module = importlib.import_module(f"anisotropy.studies.{study}")
@@ -66,7 +67,7 @@ def test_declared_parameters_are_those_of_the_studies():
 def test_the_text_is_cut_as_the_costs_assume():
     defaults = inspect.signature(study_text).parameters
     assert (defaults["length"].default, defaults["blocks"].default) == (costs.LENGTH, costs.BLOCKS)
-    for study in ("frequency", "tangents", "concept_tables", "alignment"):
+    for study in ("layers", "frequency", "tangents", "concept_tables", "alignment"):
         assert importlib.import_module(f"anisotropy.studies.{study}")._SEQUENCES_A_BATCH == costs.BATCH
 
 

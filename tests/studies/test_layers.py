@@ -9,8 +9,8 @@ from families import FAMILIES, small_model
 
 from anisotropy.errors import UserError
 from anisotropy.geometry.isotropy import isoscore, mean_cosine
-from anisotropy.models.checkpoints import Checkpoint
 from anisotropy.models.corpus import StudyText
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.studies import layers
 from anisotropy.studies.layers import MEASURES, REPLICATED, Parameters, collect, gaussian_isoscore, summarise
 from anisotropy.studies.results import Collection

@@ -85,8 +85,9 @@ def draw_fans(
             angles = by_step[step]["angles"][layer]
             cosine = float(by_step[step]["cosine"][layer])
             _fan(axis, angles)
-            axis.set_title(f"step {step:,}\ncosine {signed(cosine)}", fontweight="normal")
-            said.append(f"{signed(cosine)} at step {step:,}")
+            when = f"step {step:,}" if len(by_step) > 1 else "one checkpoint"
+            axis.set_title(f"{when}\ncosine {signed(cosine)}", fontweight="normal")
+            said.append(f"{signed(cosine)} at {when}")
         for axis in row[len(chosen) :]:
             axis.set_axis_off()
         row[0].set_ylabel(titles[model], fontweight="bold")

@@ -118,6 +118,17 @@ def _tangents(shape: Shape, parameters: Parameters) -> Cost:
     )
 
 
+def _layers(shape: Shape, parameters: Parameters) -> Cost:
+    d, tokens, layers = shape.hidden_size, parameters["text_tokens"], shape.layers + 1
+    n, groups = min(parameters["rows"], tokens), parameters["groups"]
+    result = layers * ((d + min(parameters["angles"], n)) * FLOAT + (10 + 6 * groups) * DOUBLE) + 2 * DOUBLE
+    scatters = layers * (2.0 * n * d * d + 3 * groups * d * d + 10.0 * d**3)
+    cosines = layers * (groups + 2) * 3 * 8.0 * n * d
+    full, least = _batch(shape, tokens, 0, 1)
+    host = layers * n * d * FLOAT + 4 * n * d * DOUBLE
+    return Cost(result, _passes(shape, tokens), 0.0, scatters + cosines, full, least, host, 0.1)
+
+
 def _frequency(shape: Shape, parameters: Parameters) -> Cost:
     d, tokens = shape.hidden_size, parameters["text_tokens"]
     rows = min(parameters["max_tokens"], shape.vocabulary)
@@ -171,6 +182,7 @@ def _alignment(shape: Shape, parameters: Parameters) -> Cost:
 _ELEMENTWISE = 2_000
 _ITERATIONS = 100  # of an alternating factorisation until its tolerance, about
 _COSTS: dict[str, Callable[[Shape, Parameters], Cost]] = {
+    "layers": _layers,
     "tangents": _tangents,
     "frequency": _frequency,
     "updates": _updates,

@@ -21,9 +21,11 @@ from anisotropy.errors import UserError
 from anisotropy.geometry.dimension import effective_rank
 from anisotropy.geometry.isotropy import cosine_by_coordinate, isoscore, participation_ratio
 from anisotropy.geometry.moments import Moments
-from anisotropy.models.checkpoints import Checkpoint
+from anisotropy.models.batch_size import fitting, in_pieces
 from anisotropy.models.corpus import StudyText, even_tokens, take_tokens
+from anisotropy.models.loaded import Checkpoint
 from anisotropy.models.probes import batches
+from anisotropy.models.sizes import Shape, pass_bytes
 from anisotropy.studies.results import Collection
 
 NAME = "layers"
@@ -99,15 +101,25 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
 
 def _hidden_states(checkpoint: Checkpoint, blocks: Sequence[np.ndarray], chosen: np.ndarray) -> list[torch.Tensor]:
     """The chosen tokens' vectors at every layer, shape (n, d) float32 each; nothing else is kept."""
+    model, shape = checkpoint.model, Shape.of_config(checkpoint.model.config)
     parts: list[list[torch.Tensor]] = []
     offset = 0
-    with torch.no_grad():
-        for _, _, inputs in batches(blocks, _SEQUENCES_A_BATCH, checkpoint.model.device):
-            upto = offset + inputs.numel()
-            local = torch.from_numpy(chosen[(chosen >= offset) & (chosen < upto)] - offset).to(inputs.device)
-            states = checkpoint.model.base_model(input_ids=inputs, output_hidden_states=True).hidden_states
-            parts.append([state.reshape(-1, state.shape[-1])[local].float().cpu() for state in states])
-            offset = upto
+    for _, _, inputs in batches(blocks, _SEQUENCES_A_BATCH, model.device):
+        upto = offset + inputs.numel()
+        wanted = torch.zeros(inputs.numel(), dtype=torch.bool)
+        wanted[torch.from_numpy(chosen[(chosen >= offset) & (chosen < upto)] - offset)] = True
+        wanted = wanted.reshape(inputs.shape).to(model.device)
+        offset = upto
+
+        @torch.no_grad()
+        def run(place: slice, inputs: torch.Tensor = inputs, wanted: torch.Tensor = wanted) -> list[torch.Tensor]:
+            states = model.base_model(input_ids=inputs[place], output_hidden_states=True).hidden_states
+            return [state[wanted[place]].float().cpu() for state in states]
+
+        sequences, length = inputs.shape
+        guess = fitting(pass_bytes(shape, length, 0, 1, 0), model.device)
+        kind = (NAME, shape, str(model.device), length)
+        parts += [found for _, found in in_pieces(sequences, guess, run, kind, model.device)]
     return [torch.cat(of_layer) for of_layer in zip(*parts, strict=True)]
 
 
