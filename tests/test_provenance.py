@@ -191,8 +191,11 @@ def test_imported_modules_of_the_probes_and_of_the_corpus() -> None:
     probes, corpus = "anisotropy.models.probes", "anisotropy.models.corpus"
     assert subject.imported_modules(probes) == {
         probes,
+        "anisotropy.errors",
+        "anisotropy.models.batch_size",
         "anisotropy.models.heads",
         "anisotropy.models.objectives",
+        "anisotropy.models.sizes",
     }
     assert subject.imported_modules(corpus) == {corpus, "anisotropy.errors"}
 

@@ -178,13 +178,13 @@ def test_tables_align_words_and_numbers_and_never_change_by_themselves(shown):
     for _ in range(2):
         tables.show_table(table, "Tokens.", {"ρ": "{:.2f}"})
     (first,), (second,) = shown[0][0], shown[1][0]
-    assert first.data == second.data
-    assert "1,200" in first.data
-    assert "0.50" in first.data
-    assert "–" in first.data
-    assert 'class="dataframe"' in first.data
-    assert "<caption>Tokens.</caption>" in first.data
-    assert first.data.count("text-align: left") == 1
+    assert first == second
+    assert "1,200" in first["text/html"]
+    assert "0.50" in first["text/html"]
+    assert "–" in first["text/html"]
+    assert 'class="dataframe"' in first["text/html"]
+    assert "<caption>Tokens.</caption>" in first["text/html"]
+    assert first["text/html"].count("text-align: left") == 1
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.5, "+0.50"), (-0.5, "−0.50"), (0.0, "0.00"), (-0.004, "0.00")])
