@@ -133,7 +133,7 @@ def test_a_damaged_checkpoint_stops_before_anything_is_written(laboratory, proje
 @pytest.mark.parametrize(
     ("study", "given", "message"),
     [
-        ("frequencies", {}, "unknown study 'frequencies': studies are frequency"),
+        ("frequencies", {}, "unknown study 'frequencies': studies are layers, frequency"),
         ("frequency", {"occurences": 4}, "parameter 'occurences'.*its parameters are probe, occurrences"),
         ("frequency", {"occurrences": 1}, "parameter 'occurrences'.*greater than or equal to 2"),
     ],
