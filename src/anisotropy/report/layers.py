@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -90,7 +91,7 @@ def draw_fans(
             said.append(f"{signed(cosine)} at {when}")
         for axis in row[len(chosen) :]:
             axis.set_axis_off()
-        row[0].set_ylabel(titles[model], fontweight="bold")
+        row[0].set_ylabel(fill(titles[model], 16), fontweight="bold")
         words.append(f"{titles[model]}, mean cosine {', '.join(said)}")
     return figure, f"Vectors of the middle layer as rays at their angle with the mean vector: {'; '.join(words)}."
 
@@ -139,7 +140,7 @@ def draw_depth(table: pd.DataFrame, titles: Mapping[str, str], references: Mappi
     if (table["step"] > 0).any() and (table["step"] == 0).any():
         handles.append(Line2D([], [], color=CONTROL, linestyle="--", linewidth=1, label="untrained"))
     handles.append(Line2D([], [], color=NULL, linewidth=4, label="round Gaussian (IsoScore)"))
-    axes[0].legend(handles=handles, ncols=2)
+    figure.legend(handles=handles, loc="outside upper center", ncols=1)
     return figure, f"Mean cosine and IsoScore against depth at the last checkpoint. {'. '.join(words)}."
 
 
