@@ -28,7 +28,7 @@ book: $(READY)
 	@echo "The book: $$($(BIN)/anisotropy book $(ON) --where)/index.html"
 	@echo "In a browser: make serve$(if $(filter-out laptop,$(SET)), SET=$(SET))$(if $(MODELS), MODELS='$(MODELS)')"
 
-## make test               the tests, in two processes (about 9 minutes)
+## make test               the tests, in two processes (about 11 minutes)
 test: $(READY)
 	@$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
