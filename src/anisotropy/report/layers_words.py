@@ -42,11 +42,16 @@ def _layer_name(layer: int, layers: int) -> str:
     return f"{layer} (after the final norm)" if layer == layers - 1 else str(layer)
 
 
+def _middle_cosine(of_model: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one model that say the middle layer's mean cosine, by step."""
+    return of_model[(of_model["measure"] == "cosine") & (of_model["layer"] == middle(of_model["layer"].max() + 1))]
+
+
 def telling_steps(table: pd.DataFrame) -> dict[str, list[int]]:
     """By model its first checkpoint, the one where the middle layer's mean cosine is largest, and its last."""
     steps = {}
     for model, own in table.groupby("model", sort=False):
-        cosine = own[(own["measure"] == "cosine") & (own["layer"] == middle(own["layer"].max() + 1))]
+        cosine = _middle_cosine(own)
         peak = cosine["step"].iloc[cosine["value"].argmax()]
         steps[str(model)] = sorted({int(step) for step in (cosine["step"].min(), peak, cosine["step"].max())})
     return steps
@@ -56,7 +61,7 @@ def course_sentence(table: pd.DataFrame, titles: Mapping[str, str]) -> str:
     """What the middle layer did over training, a sentence a model with more than one checkpoint."""
     sentences = []
     for model, own in table.groupby("model", sort=False):
-        cosine = own[(own["measure"] == "cosine") & (own["layer"] == middle(own["layer"].max() + 1))]
+        cosine = _middle_cosine(own)
         if len(cosine) < 2:
             continue
         peak, last, first = cosine.iloc[int(cosine["value"].argmax())], cosine.iloc[-1], cosine.iloc[0]

@@ -131,8 +131,8 @@ def _measure(
     kept = torch.ones(rows.shape[1], dtype=torch.bool)
     kept[largest] = False
     parts = [Moments.of(rows[torch.from_numpy(group == number)]) for number in range(parameters.groups)]
-    whole = _replicated(rows, labels, kept, Moments.merged(parts))
     moments = Moments.merged(parts)
+    whole = _replicated(rows, labels, kept, moments)
     direction = moments.mean / moments.mean.norm().clamp_min(torch.finfo(torch.float64).tiny)
     some = rows[
         torch.randperm(len(rows), generator=torch.Generator().manual_seed(parameters.seed))[: parameters.angles]
