@@ -47,7 +47,7 @@ def test_groups_hold_activations_and_gradients_of_the_summed_loss(text):
     """Against one backward pass of our own over all of a group; batches of 32 sequences must not show."""
     tiny = checkpoint()
     first = next(alignment._groups(tiny, text, SMALL.model_copy(update={"tokens": 10_000}), {}))
-    ids = torch.from_numpy(np.concatenate(text.blocks[:2]))
+    ids = torch.from_numpy(np.concatenate(text.blocks[::3]))
     embedded = tiny.model.gpt_neox.embed_in.weight.detach()[ids].requires_grad_(True)
     logits = tiny.model(inputs_embeds=embedded).logits[:, :-1]
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1), reduction="sum")
@@ -68,6 +68,11 @@ def test_a_sample_is_spread_over_the_group_and_has_the_asked_size(text):
         ]
         assert places == sorted(places)
         assert places[-1] > 200
+
+
+def test_groups_are_equal_where_blocks_are_not(text):
+    uneven = SMALL.model_copy(update={"text_tokens": 39 * 16, "tokens": 10_000})
+    assert [len(group.data) for group in alignment._groups(checkpoint(), text, uneven, {})] == [13 * 15] * 3
 
 
 def test_the_last_token_of_a_causal_sequence_takes_no_part(text):

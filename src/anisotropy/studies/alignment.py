@@ -275,8 +275,9 @@ def _groups(
     # The last token of a causal sequence has no label and reaches no other: its gradient is exactly zero.
     usable = np.flatnonzero(gradient.any(1))
     wanted = -(-parameters.tokens // parameters.groups)
-    for number, members in enumerate(np.array_split(np.arange(len(blocks)), parameters.groups)):
-        own = usable[np.isin(block_of[usable], members)]
+    for number in range(parameters.groups):
+        # Every so many blocks, because the first of them give a sequence more than the last.
+        own = usable[block_of[usable] % parameters.groups == number]
         generator = np.random.default_rng(_seed(parameters, 7, number))
         chosen = np.sort(generator.permutation(own)[:wanted])
         yield Group(
