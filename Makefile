@@ -16,7 +16,7 @@ READY := $(VENV)/.ready
 ON = --set $(SET) $(foreach model,$(MODELS),--models '$(model)')
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test test-slow test-cluster seeds bench serve clean
+.PHONY: help env book test test-slow test-cluster seeds choices bench serve clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ bench: $(READY)
 ## make seeds              the verdicts over three training seeds (twelve trainings the first time, over an hour)
 seeds: $(READY)
 	@$(BIN)/anisotropy seeds
+
+## make choices            the verdicts under other choices of ours (after make book; about 45 minutes)
+choices: $(READY)
+	@$(BIN)/anisotropy choices
 
 ## make serve [SET=smoke] [MODELS=…]
 ##                         show the book at http://127.0.0.1:8000 (PORT=…)

@@ -426,6 +426,25 @@ def seeds(set_name: str, write_only: bool, output: Path | None) -> None:
         drive(project, set_name, target="spread", config={"spread": str(target)})
 
 
+@main.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: the file that is committed.")
+@_one_line_errors
+def choices(output: Path | None) -> None:
+    """Execute chapters again with one of our choices changed at a time, and write what the verdicts become.
+
+    Which choices, on which models, stands under `choices` in experiments.yml. A killed run goes on; what is executed
+    already is used. The models must be ready: `anisotropy book` first.
+    """
+    from anisotropy.report.choices import choices_file
+    from anisotropy.runs.choices import make_choices, write_choices
+    from anisotropy.runs.project import find_project
+
+    target = (output or choices_file()).absolute()
+    found = make_choices(find_project(), click.echo)
+    write_choices(found, target)
+    click.echo(f"{target}: {len(found.changed)} alternatives")
+
+
 @main.group()
 def results() -> None:
     """List, export and import what has been measured."""

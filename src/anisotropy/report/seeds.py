@@ -5,25 +5,20 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from anisotropy.errors import UserError
+from anisotropy.report.committed import Data, Made, as_text
 from anisotropy.report.verdict_data import Found
 
 FILE = "seeds.json"
 VERSION = 1
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Run(_Data):
+class Run(Data):
     """One training run behind the numbers.
 
     Attributes:
@@ -45,31 +40,7 @@ class Run(_Data):
     identity: str | None
 
 
-class Made(_Data):
-    """What the numbers were made with.
-
-    Attributes:
-        date: of the last executed notebook (UTC).
-        revision: of the source.
-        package: version of this package.
-        libraries: versions by name.
-        devices: what the measuring ran on.
-        corpus: source of the text.
-        texts: digest of the study text, by model.
-        studies: source hash by study.
-    """
-
-    date: str
-    revision: str | None
-    package: str
-    libraries: dict[str, str]
-    devices: tuple[str, ...]
-    corpus: str
-    texts: dict[str, str]
-    studies: dict[str, str]
-
-
-class Spread(_Data):
+class Spread(Data):
     """Verdicts over several training seeds, each with what the rule says of every seed alone."""
 
     version: int = VERSION
@@ -109,18 +80,4 @@ def read_spread(file: Path | None = None) -> Spread | None:
 
 def spread_json(spread: Spread) -> str:
     """A spread as text: numbers to six digits, one verdict a line so that differences can be read."""
-    content = _rounded(spread.model_dump(mode="json"))
-    lists = {name: content.pop(name) for name in ("runs", "verdicts")}
-    parts = [f'"{name}": {json.dumps(value, ensure_ascii=False, sort_keys=True)}' for name, value in content.items()]
-    for name, entries in lists.items():
-        lines = ",\n".join(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in entries)
-        parts.append(f'"{name}": [\n{lines}\n]')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+    return as_text(spread, lines=("runs", "verdicts"))

@@ -19,11 +19,17 @@ PAPER, PAPER_TABLES = "paper", "paper-tables"
 
 
 class Chapter(BaseModel):
-    """What a notebook needs, whatever the set: the studies it summarises."""
+    """What a notebook needs, whatever the set.
+
+    Attributes:
+        studies: those it summarises.
+        summary: whether it is about the other chapters: it is executed after them, and reads what they say.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     studies: tuple[str, ...] = ()
+    summary: bool = False
 
 
 class Set(BaseModel):
@@ -100,6 +106,22 @@ def _controlled_by(control: str) -> str | None:
     return name.model_copy(update={"name": entry.control_of}).label if entry and entry.control_of else None
 
 
+class OtherChoices(BaseModel):
+    """Which of our choices are varied, one at a time.
+
+    Attributes:
+        set: whose chapters and values are varied.
+        models: on which models.
+        alternatives: other values, by chapter and parameter.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    set: str
+    models: tuple[str, ...]
+    alternatives: dict[str, dict[str, list[Any]]]
+
+
 class Experiments(BaseModel):
     """The whole file."""
 
@@ -107,6 +129,7 @@ class Experiments(BaseModel):
 
     chapters: dict[str, Chapter]
     sets: dict[str, Set]
+    choices: OtherChoices | None = None
 
     def get_set(self, name: str) -> Set:
         """A set by name.
@@ -205,6 +228,12 @@ def load_experiments(root: Path) -> Experiments:
             if notebook not in experiments.chapters:
                 raise UserError(f"{file}: set {set_name!r} names {notebook!r}, which is not among the chapters")
         for model in chosen.all_models():
+            parse_name(model)
+    if choices := experiments.choices:
+        notebooks = experiments.get_set(choices.set).notebooks
+        if lost := [name for name in choices.alternatives if name not in notebooks]:
+            raise UserError(f"{file}: choices name {lost[0]!r}, which is not in the set {choices.set!r}")
+        for model in choices.models:
             parse_name(model)
     return experiments
 

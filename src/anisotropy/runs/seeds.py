@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from anisotropy.errors import UserError
 from anisotropy.files import replacing
 from anisotropy.models.catalogue import parse_name
 from anisotropy.models.recorded import Manifest
-from anisotropy.report.seeds import Made, Run, Spread, spread_json
+from anisotropy.report.committed import Made
+from anisotropy.report.seeds import Run, Spread, spread_json
+from anisotropy.report.verdict_data import Chapter
 from anisotropy.runs.project import Project
 from anisotropy.runs.scorecard import Scorecard, read_scorecard
 
@@ -45,19 +48,24 @@ def make_spread(project: Project, set_name: str = SET) -> Spread:
         )
         for found in measured
     ]
-    return Spread(made=_made(scorecard, project), runs=_runs(scorecard, project), verdicts=tuple(short))
+    return Spread(made=made_of(scorecard.chapters, project), runs=_runs(scorecard, project), verdicts=tuple(short))
 
 
-def _pages(scorecard: Scorecard) -> list[dict[str, Any]]:
-    return [chapter.provenance for chapter in scorecard.chapters if chapter.provenance]
+def _pages(chapters: Sequence[Chapter]) -> list[dict[str, Any]]:
+    return [chapter.provenance for chapter in chapters if chapter.provenance]
 
 
-def _models(scorecard: Scorecard) -> dict[str, dict[str, Any]]:
-    return {model["model"]: model for page in _pages(scorecard) for model in page["models"]}
+def _models(chapters: Sequence[Chapter]) -> dict[str, dict[str, Any]]:
+    return {model["model"]: model for page in _pages(chapters) for model in page["models"]}
 
 
-def _made(scorecard: Scorecard, project: Project) -> Made:
-    pages = _pages(scorecard)
+def made_of(chapters: Sequence[Chapter], project: Project) -> Made:
+    """What the numbers of executed chapters were made with.
+
+    Raises:
+        UserError: they were executed on more than one corpus.
+    """
+    pages, models = _pages(chapters), _models(chapters)
     last = max(pages, key=lambda page: str(page["executed"]))
     corpora = {page["corpus"] for page in pages if "corpus" in page}
     if len(corpora) != 1:
@@ -65,7 +73,7 @@ def _made(scorecard: Scorecard, project: Project) -> Made:
     corpus = corpora.pop()
     texts = {
         label: manifest.model().texts.get(corpus, "")
-        for label in _models(scorecard)
+        for label in models
         if (manifest := Manifest(project.results, label))
     }
     return Made(
@@ -73,7 +81,7 @@ def _made(scorecard: Scorecard, project: Project) -> Made:
         revision=last["revision"],
         package=last["package"],
         libraries=last["libraries"],
-        devices=tuple(sorted({device for model in _models(scorecard).values() for device in model["devices"]})),
+        devices=tuple(sorted({device for model in models.values() for device in model["devices"]})),
         corpus=corpus,
         texts={parse_name(label).name: digest for label, digest in texts.items()},
         studies={study: code for page in pages for study, code in page.get("studies", {}).items()},
@@ -82,7 +90,7 @@ def _made(scorecard: Scorecard, project: Project) -> Made:
 
 def _runs(scorecard: Scorecard, project: Project) -> tuple[Run, ...]:
     runs = []
-    for label, model in _models(scorecard).items():
+    for label, model in _models(scorecard.chapters).items():
         name, manifest = parse_name(label), Manifest(project.results, label)
         entries = manifest.checkpoints() if manifest else {}
         last = max(model["steps"])
