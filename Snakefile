@@ -45,6 +45,14 @@ def documented():
     return [str(module_file(module)) for module in named]
 
 
+def chapters_before(notebook):
+    """What a page about other pages reads: the executed ones, and small results that are committed."""
+    if not EXPERIMENTS.chapters[notebook].summary:
+        return []
+    committed = sorted(map(str, Path("src/anisotropy/report/data").glob("*.json")))
+    return [f"{BUILD}/executed/notebooks/{name}.ipynb" for name in EXPERIMENTS.chapters_of(SET)] + committed
+
+
 def pretrained(model):
     return f"_build/stamps/pretrained-{model}"
 
@@ -252,12 +260,13 @@ rule notebook:
     input:
         lambda wildcards: [measured(model) for model in SET.models(wildcards.notebook)],
         lambda wildcards: sources(*imports_of(notebook_path(PROJECT.root, wildcards.notebook))),
+        lambda wildcards: chapters_before(wildcards.notebook),
         notebook="notebooks/{notebook}.ipynb",
     output:
         f"{BUILD}/executed/notebooks/{{notebook}}.ipynb",
     params:
         parameters=lambda wildcards: str(SET.notebooks[wildcards.notebook]),
-        instead=lambda wildcards: INSTEAD if SET.models(wildcards.notebook) else "",
+        instead=lambda wildcards: INSTEAD if SET.models(wildcards.notebook) or chapters_before(wildcards.notebook) else "",
     log:
         log_of("notebook-{notebook}"),
     # Everything is measured by now; what a page computes hardly uses a second core.
@@ -270,7 +279,7 @@ rule site:
     input:
         expand(f"{BUILD}/executed/notebooks/{{notebook}}.ipynb", notebook=SET.notebooks),
         [str(path) for path in sorted(Path("book").rglob("*")) if path.is_file()],
-        sources("anisotropy.runs.site"),
+        sources("anisotropy.runs.site", "anisotropy.runs.scorecard"),
         documented(),
         "_config.yml",
         "_toc.yml",

@@ -97,7 +97,7 @@ def test_measure_says_what_it_did_and_does_it_once(here, small_corpus):
         (["pretrain", "tiny-pythia", "--corpus", "empty.txt"], "holds no text"),
         (["results", "export", "all.tar"], "nothing to export"),
         (["results", "import", "nowhere.tar"], "no such file"),
-        (["site"], "_toc.yml"),
+        (["site"], "no experiments.yml"),
     ],
 )
 def test_mistakes_take_one_line_and_leave_nothing_behind(here, arguments, message):

@@ -202,7 +202,7 @@ def run(
     from anisotropy.runs.gate import read_notebook, run_notebook
     from anisotropy.runs.parameters import checked, notebook_parameters, parse_assignments, parse_yaml
     from anisotropy.runs.project import find_project
-    from anisotropy.runs.selection import split_models
+    from anisotropy.runs.selection import BOOK, build_name, split_models
 
     project = find_project()
     known = notebook_parameters(read_notebook(notebook), notebook.name)
@@ -217,7 +217,9 @@ def run(
         if not isinstance(given, dict):
             raise UserError(f"{file} must hold a mapping of parameters")
         values |= given
-    if models:
+    if set_name is not None and BOOK in known:
+        values[BOOK] = build_name(set_name, split_models(models, project.root))
+    elif models:
         default = {"controls": known["controls"].default} if "controls" in known else {}
         values = on_models(default | values, split_models(models, Path.cwd()))
     values |= parse_assignments(assignments, known, notebook.name)
@@ -250,12 +252,14 @@ _MODELS = click.option(
 def site(set_name: str, models: tuple[str, ...]) -> None:
     """Render the book of a set from its executed notebooks; the old site stays until the new one is whole."""
     from anisotropy.runs.project import find_project
+    from anisotropy.runs.scorecard import read_scorecard, scorecard_json
     from anisotropy.runs.selection import build_name, split_models
     from anisotropy.runs.site import build_site
 
     project = find_project()
     build = project.build / build_name(set_name, split_models(models, project.root))
-    click.echo(f"book: {build_site(project.root, build / 'executed', build)}")
+    beside = {"scorecard.json": scorecard_json(read_scorecard(project, build.name))}
+    click.echo(f"book: {build_site(project.root, build / 'executed', build, beside)}")
 
 
 def _workflow_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,8 +8,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from anisotropy.runs.experiments import load_experiments
+
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CHAPTERS = [name for name, chapter in load_experiments(ROOT).chapters.items() if not chapter.summary]
 EXERCISE = re.compile(r"^`{3,}\{exercise\}.*?^:label: ([\w-]+)$", re.M | re.S)
 START = re.compile(r"^`{3,}\{solution-start\} ([\w-]+)$", re.M)
 END = re.compile(r"^`{3,}\{solution-end\}$", re.M)
@@ -33,9 +35,9 @@ def solutions(notebook: nbformat.NotebookNode) -> dict[str, list[nbformat.Notebo
     return found
 
 
-@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.fixture(params=CHAPTERS)
 def chapter(request) -> Path:
-    return request.param
+    return ROOT / "notebooks" / f"{request.param}.ipynb"
 
 
 def test_a_chapter_has_at_least_three_exercises_each_solved(chapter):

@@ -95,21 +95,21 @@ def test_the_notebook_measured_nothing_that_the_workflow_had_not(smoke_project):
 @pytest.mark.parametrize(
     ("file", "old", "new", "jobs"),
     [
-        ("book/index.md", "Revisiting", "Looking again at", {"site": 1}),
-        ("notebooks/frequency-variance.ipynb", "You will learn", "You learn", {"notebook": 1, "site": 1}),
-        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 11, "site": 1}),
-        ("experiments.yml", "occurrences: 4", "occurrences: 5", {"measure": 3, "notebook": 8, "site": 1}),
+        ("book/notation.md", "One letter", "A letter", {"site": 1}),
+        ("notebooks/frequency-variance.ipynb", "You will learn", "You learn", {"notebook": 6, "site": 1}),
+        ("src/anisotropy/report/figures.py", '"#0072B2"', '"#0072B3"', {"notebook": 16, "site": 1}),
+        ("experiments.yml", "occurrences: 4", "occurrences: 5", {"measure": 3, "notebook": 13, "site": 1}),
         (
             "src/anisotropy/studies/course.py",
             "gaps / 2",
             "gaps / 2.0",
-            {"measure": 3, "notebook": 8, "site": 1},
+            {"measure": 3, "notebook": 13, "site": 1},
         ),
         (
             "src/anisotropy/models/catalogue.yml",
             "batch_size: 16",
             "batch_size: 8",
-            {"pretrain": 3, "measure": 3, "notebook": 8, "site": 1},
+            {"pretrain": 3, "measure": 3, "notebook": 13, "site": 1},
         ),
     ],
     ids=["prose", "notebook", "figure style", "parameter", "study", "recipe"],
@@ -122,12 +122,12 @@ def test_a_change_redoes_what_depends_on_it_and_no_more(smoke_project, file, old
 
 def test_prose_is_rendered_without_running_anything_else(smoke_project):
     before = smoke_project.notebook.stat().st_mtime_ns
-    for title in ("Seen again", "Revisiting anisotropy, with your own hands"):
-        page = smoke_project.root / "book" / "index.md"
+    for title in ("Signs", "Notation"):
+        page = smoke_project.root / "book" / "notation.md"
         page.write_text(f"# {title}\n" + page.read_text(encoding="utf-8").split("\n", 1)[1], encoding="utf-8")
         code, output = smoke_project.run("book", "--set", "smoke")
         assert code == 0, output
-        assert title in (smoke_project.site / "book" / "index.html").read_text(encoding="utf-8")
+        assert title in (smoke_project.site / "book" / "notation.html").read_text(encoding="utf-8")
     assert smoke_project.notebook.stat().st_mtime_ns == before
 
 
@@ -149,7 +149,7 @@ def test_a_broken_notebook_then_a_broken_link_fail_every_time(smoke_project):
 def test_other_models_make_a_book_of_their_own(smoke_project):
     before = smoke_project.notebook.stat().st_mtime_ns
     on = ("book", "--set", "smoke", "--models", "tiny-eurobert")
-    assert smoke_project.planned("--models", "tiny-eurobert") == {"measure": 1, "notebook": 11, "site": 1}
+    assert smoke_project.planned("--models", "tiny-eurobert") == {"measure": 1, "notebook": 16, "site": 1}
     code, output = smoke_project.run(*on, "--where")
     assert (code, output) == (0, f"{smoke_project.root / '_build' / 'smoke--tiny-eurobert' / 'html'}\n")
     output = (
@@ -168,7 +168,7 @@ def test_a_checkpoint_is_a_job_where_jobs_run_elsewhere(smoke_project, tmp_path)
     (tmp_path / "config.yaml").write_text("cores: 1\n")
     elsewhere = ("--profile", str(tmp_path), "--models", "tiny-pythia")
     # Elsewhere the command of a pretraining writes a log, so it is planned again; it finds everything there.
-    assert smoke_project.planned(*elsewhere) == {"pretrain": 2, "measure": 16, "notebook": 11, "site": 1}
+    assert smoke_project.planned(*elsewhere) == {"pretrain": 2, "measure": 16, "notebook": 16, "site": 1}
     target = f"_build/smoke--tiny-pythia/stamps/measured-tiny-pythia.steps/{8}"
     code, output = smoke_project.run("sweep", "--set", "smoke", *elsewhere, "--", "--until", target)
     assert code == 0, output

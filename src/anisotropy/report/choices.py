@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -109,7 +111,7 @@ def change_table(choices: Choices) -> pd.DataFrame:
 
     Returns:
         Columns ``chapter``, ``parameter``, ``was``, ``value``; ``verdicts`` compared, ``changed`` how many of them say
-        something else, ``largest_move`` of an estimate, and ``which`` changed, as text.
+        something else, ``largest_move`` of an estimate, and ``which`` changed, a list of sentences.
     """
     rows = []
     for changed in choices.changed:
@@ -130,10 +132,39 @@ def change_table(choices: Choices) -> pd.DataFrame:
                 "verdicts": len(pairs),
                 "changed": len(turned),
                 "largest_move": max(moves, default=float("nan")),
-                "which": "; ".join(turn_text(old, new) for old, new in turned) or "none",
+                "which": [turn_text(old, new) for old, new in turned],
             }
         )
     return pd.DataFrame(rows)
+
+
+def firmness_sentence(choices: Choices) -> str:
+    """How many verdicts change at all, by a seed and by anything else, in a sentence or two."""
+    table = change_table(choices)
+    parts = []
+    for name, rows in (
+        ("another seed", table["parameter"] == "seed"),
+        ("another choice", table["parameter"] != "seed"),
+    ):
+        own = table[rows]
+        if own["verdicts"].sum():
+            share = 100 * own["changed"].sum() / own["verdicts"].sum()
+            parts.append(
+                f"under {name}, {own['changed'].sum():,} of {own['verdicts'].sum():,} verdicts ({share:.0f} %) say "
+                "something else"
+            )
+    reversed_ones = int(by_claim(choices)["reversed"].sum())
+    ends = {0: "None goes", 1: "One goes"}.get(reversed_ones, f"{reversed_ones} go")
+    return f"{len(table)} alternatives: {'; '.join(parts)}. {ends} from *holds* to *fails* or back."
+
+
+def made_sentence(choices: Choices) -> str:
+    """When the committed file was made, and with what."""
+    made = choices.made
+    return (
+        f"Committed results of {made.date[:10]}, revision {made.revision or 'unknown'}, on {', '.join(made.devices)}; "
+        "`make choices` makes them again."
+    )
 
 
 def turn_text(old: Judged, new: Judged) -> str:
@@ -143,6 +174,13 @@ def turn_text(old: Judged, new: Judged) -> str:
         return one.outcome.value + ("" if one.estimate is None else f" at {signed(one.estimate, one.digits)}")
 
     return f"{old.claim}, {old.title}, {old.reading}: {said(old)} → {said(new)}"
+
+
+def as_list(sentences: Sequence[str]) -> str:
+    """Sentences as an HTML list for a cell of a table; ``none`` without any."""
+    if not sentences:
+        return "none"
+    return '<ul class="long">' + "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences) + "</ul>"
 
 
 def value_text(value: Any) -> str:

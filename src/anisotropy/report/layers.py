@@ -85,7 +85,7 @@ def draw_fans(
             layer = middle(len(by_step[step]["cosine"]))
             angles = by_step[step]["angles"][layer]
             cosine = float(by_step[step]["cosine"][layer])
-            _fan(axis, angles)
+            draw_fan(axis, angles)
             when = f"step {step:,}" if len(by_step) > 1 else "one checkpoint"
             axis.set_title(f"{when}\ncosine {signed(cosine)}", fontweight="normal")
             said.append(f"{signed(cosine)} at {when}")
@@ -96,7 +96,8 @@ def draw_fans(
     return figure, f"Vectors of the middle layer as rays at their angle with the mean vector: {'; '.join(words)}."
 
 
-def _fan(axis: Axes, angles: np.ndarray) -> None:
+def draw_fan(axis: Axes, angles: np.ndarray) -> None:
+    """Rays at angles (radians) with the vertical line, alternately to the left and to the right."""
     # Sides alternate by rank: the sign of an angle means nothing in more than two dimensions.
     ordered = np.sort(angles)
     side = np.where(np.arange(len(ordered)) % 2, 1, -1)

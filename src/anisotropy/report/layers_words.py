@@ -47,6 +47,11 @@ def _middle_cosine(of_model: pd.DataFrame) -> pd.DataFrame:
     return of_model[(of_model["measure"] == "cosine") & (of_model["layer"] == middle(of_model["layer"].max() + 1))]
 
 
+def middle_cosines(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of all models that say the middle layer's mean cosine."""
+    return pd.concat([_middle_cosine(own).sort_values("step") for _, own in table.groupby("model", sort=False)])
+
+
 def telling_steps(table: pd.DataFrame) -> dict[str, list[int]]:
     """By model its first checkpoint, the one where the middle layer's mean cosine is largest, and its last."""
     steps = {}

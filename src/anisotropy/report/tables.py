@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -19,6 +19,7 @@ def show_table(
     formats: Mapping[str, str] | None = None,
     *,
     data: Mapping[str, object] | None = None,
+    filters: Sequence[str] = (),
 ) -> None:
     """Put a table on the page.
 
@@ -28,10 +29,12 @@ def show_table(
         formats: format string by column, such as ``{"loss (nats)": "{:.2f}"}``; whole numbers get thousands
             separators without one, missing values show as ``–``.
         data: kept in the same output by media type, for programs that read the notebook; a page does not show it.
+        filters: columns by whose values a reader of the page can choose rows, where scripts run.
     """
     how: dict[Any, Any] = dict.fromkeys(table.select_dtypes("integer").columns, "{:,}")
     styler = table.style.hide(axis="index").format(how | dict(formats or {}), na_rep="–").set_caption(caption)
-    styler.set_table_attributes('class="dataframe"')
+    places = " ".join(str(list(table.columns).index(column)) for column in filters)
+    styler.set_table_attributes('class="dataframe"' + (f' data-filter="{places}"' if filters else ""))
     # A fixed id instead of a random one: two runs with equal numbers give equal pages.
     styler.set_uuid(digest_of(caption)[:8])
     left: list[Any] = [{"selector": "", "props": "text-align: left"}]

@@ -118,7 +118,7 @@ def draw_course(
             axis.plot(here["step"], here["energy_ratio"], color=colour, marker=marker, markersize=4)
             axis.plot(here["step"], here["energy_ratio_shuffled_labels"], "--", color=colour, linewidth=1.2)
             words.append(f"{titles[model]}, {name}: {_ends(here, 'energy_ratio')}")
-        _ratio_axis(axis, f"E_r at {probe}")
+        ratio_axis(axis, f"E_r at {probe}")
         _steps(axis, rows["step"])
     axes[-1, 0].set_xlabel("training step (log scale)")
     present = {basis for table in courses.values() for basis in table["basis"]}
@@ -145,7 +145,8 @@ def _steps(axis: Axes, steps: pd.Series) -> None:
     axis.set_xlim(-0.4, 1.25 * max(1, steps.max()))
 
 
-def _ratio_axis(axis: Axes, label: str) -> None:
+def ratio_axis(axis: Axes, label: str) -> None:
+    """A log axis of ratios to chance, with a line at 1; call it when everything is drawn."""
     axis.set_yscale("log")
     axis.axhline(1, color=CONTROL, linewidth=0.8)
     low, high = axis.get_ylim()
@@ -210,7 +211,7 @@ def draw_all_probes(
             axis.plot(here["step"], here[quantity], color=colour, marker=model_marker(number), markersize=4)
             words.append(f"{titles[model]} at {probe} {_ends(here, quantity)}")
         if quantity == "energy_ratio":
-            _ratio_axis(axis, "E_r")
+            ratio_axis(axis, "E_r")
         else:
             axis.set_yscale("symlog", linthresh=10, linscale=0.6)
             axis.set_yticks(ticks := [-10, 0, 10, 100, 1000], [f"{tick:,}".replace("-", "−") for tick in ticks])
@@ -322,7 +323,7 @@ def draw_ranks(tables: Mapping[str, pd.DataFrame], titles: Mapping[str, str], ra
             axis.set_xscale("log", base=2)
             axis.set_xticks(ranks, [str(one) for one in ranks])
             axis.minorticks_off()
-        _ratio_axis(pair[0], "E_r")
+        ratio_axis(pair[0], "E_r")
         pair[0].set_title(titles[model])
         pair[1].axhline(0, color=CONTROL, linewidth=0.8)
         pair[1].set_ylabel("ΔT − null (%)")

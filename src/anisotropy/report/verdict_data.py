@@ -102,6 +102,7 @@ class Chapter(_Data):
     """What an executed notebook says of itself: verdicts in the order of the page, and where its numbers come from."""
 
     name: str
+    title: str
     verdicts: tuple[Found, ...]
     provenance: dict[str, Any] | None
 
@@ -175,7 +176,7 @@ def read_chapter(path: Path) -> Chapter:
             provenance = data.get(PROVENANCE, provenance)
             if VERDICTS in data:
                 found += _placed(data[VERDICTS], path, anchor)
-    return Chapter(name=path.stem, verdicts=tuple(found), provenance=provenance)
+    return Chapter(name=path.stem, title=_title(cells) or path.stem, verdicts=tuple(found), provenance=provenance)
 
 
 def _placed(content: Any, path: Path, anchor: str) -> list[Found]:
@@ -189,12 +190,21 @@ def _placed(content: Any, path: Path, anchor: str) -> list[Found]:
     return [Found(**place, counted=table.counted, verdict=verdict) for verdict in table.verdicts]
 
 
+def _title(cells: Sequence[Mapping[str, Any]]) -> str | None:
+    """The first heading of a notebook."""
+    texts = (_source(cell) for cell in cells if cell.get("cell_type") == "markdown")
+    return next((found[1] for text in texts if (found := re.search(r"^# +(.+?) *#*$", text, re.MULTILINE))), None)
+
+
+def _source(cell: Mapping[str, Any]) -> str:
+    return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+
+
 def _last_anchor(cell: Mapping[str, Any]) -> str | None:
     """Anchor of the last heading in a Markdown cell, as Sphinx makes it."""
     if cell.get("cell_type") != "markdown":
         return None
-    source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
-    outside_code = re.sub(r"^(`{3,}|~{3,}).*?^\1", "", source, flags=re.DOTALL | re.MULTILINE)
+    outside_code = re.sub(r"^(`{3,}|~{3,}).*?^\1", "", _source(cell), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#{1,6} +(.+?) *#*$", outside_code, flags=re.MULTILINE)
     return section_anchor(headings[-1]) if headings else None
 

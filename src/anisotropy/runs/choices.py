@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from anisotropy.errors import UserError
 from anisotropy.files import replacing
 from anisotropy.provenance import digest_of, source_hash
-from anisotropy.report.choices import Changed, Choices, Judged, choices_json
+from anisotropy.report.choices import Changed, Choices, Judged, choices_json, value_text
 from anisotropy.report.verdict_data import Chapter, read_chapter
-from anisotropy.runs.experiments import Experiments, load_experiments, notebook_path
+from anisotropy.runs.experiments import Experiments, Set, load_experiments, notebook_path
 from anisotropy.runs.gate import imports_of, read_notebook, run_notebook
 from anisotropy.runs.parameters import checked, notebook_parameters
-from anisotropy.runs.project import Project
+from anisotropy.runs.project import Project, find_project
 from anisotropy.runs.seeds import made_of
 
 FOLDER = "choices"
+_NO_CHOICE = ("models", "controls", "checkpoints", "corpus", "device")
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,42 @@ def make_choices(project: Project, report: Callable[[str], None] = lambda line: 
         if one.parameter is not None
     )
     return Choices(made=made, base=base, changed=changed)
+
+
+def parameter_rows(chosen: Set, chapters: Mapping[str, Chapter], made: Choices | None) -> pd.DataFrame:
+    """Every parameter of every chapter of a book, as a reader would look it up.
+
+    Args:
+        chosen: the book's set.
+        chapters: executed ones, by name.
+        made: verdicts under other choices, where there are some.
+
+    Returns:
+        Columns ``chapter``, ``parameter``, ``meaning``, ``book``, ``tried instead``; what chooses models, text or
+        machine is left out.
+    """
+    project, rows = find_project(), []
+    for name, chapter in chapters.items():
+        path, meaning = notebook_path(project.root, name), ""
+        for parameter in notebook_parameters(read_notebook(path), path.name).values():
+            meaning = parameter.help or meaning  # one comment may be about several lines
+            if parameter.name in _NO_CHOICE:
+                continue
+            tried = [
+                value_text(one.value)
+                for one in (made.changed if made else ())
+                if (one.chapter, one.parameter) == (name, parameter.name)
+            ]
+            rows.append(
+                {
+                    "chapter": escape(chapter.title),
+                    "parameter": parameter.name,
+                    "meaning": f'<div class="long">{escape(meaning)}</div>',
+                    "book": value_text(chosen.notebooks[name].get(parameter.name, parameter.default)),
+                    "tried instead": "; ".join(tried) or "–",
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def write_choices(choices: Choices, target: Path) -> None:

@@ -143,6 +143,10 @@ class Experiments(BaseModel):
             raise UserError(f"unknown set {name!r}: {hint}{EXPERIMENTS} has {', '.join(self.sets)}")
         return self.sets[name]
 
+    def chapters_of(self, chosen: Set) -> list[str]:
+        """A set's notebooks that are not about its other notebooks, in its order."""
+        return [name for name in chosen.notebooks if not self.chapters[name].summary]
+
     def requests_of(self, set_name: str, model: str, on: Sequence[str] = ()) -> list[Request]:
         """What the notebooks of a set will ask of one model: studies with the parameters the notebooks pass on.
 

@@ -19,7 +19,7 @@ from anisotropy.errors import UserError
 from anisotropy.files import make_folder, replacing
 from anisotropy.process import share_cores
 from anisotropy.provenance import imports_in
-from anisotropy.runs.parameters import checked, notebook_parameters
+from anisotropy.runs.parameters import TAG, checked, notebook_parameters
 
 SENTINEL = "sentinel"
 _INJECTED = "injected-parameters"
@@ -114,9 +114,10 @@ def unfinished(executed: nbformat.NotebookNode) -> str | None:
 
 def _tidied(executed: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Fold the injected parameters away, and take out paths and what papermill knows of the run's machine."""
+    tags = {tag for cell in executed.cells if TAG in (own := cell.metadata.get("tags", [])) for tag in own}
     for cell in executed.cells:
         if _INJECTED in cell.metadata.get("tags", []):
-            cell.metadata.tags = [*cell.metadata.tags, "hide-input"]
+            cell.metadata.tags = [*cell.metadata.tags, "remove-cell" if "remove-cell" in tags else "hide-input"]
             cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = _PROMPT
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)

@@ -6,20 +6,22 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from anisotropy.errors import UserError
+from anisotropy.files import replacing
 from anisotropy.provenance import git_revision
 from anisotropy.report.scorecard import Outcome
 from anisotropy.report.seeds import Spread
 from anisotropy.report.tables import signed
 from anisotropy.report.verdict_data import Chapter, Found, VerdictData, read_chapter
-from anisotropy.runs.experiments import load_experiments
+from anisotropy.runs.experiments import Set, load_experiments
 from anisotropy.runs.project import Project
+from anisotropy.runs.selection import FILE as SELECTION
+from anisotropy.runs.selection import read_selection
 from anisotropy.runs.sharing import current_code
 
 PRINTED = "printed"
@@ -34,12 +36,12 @@ _SHORT = {
 
 @dataclass(frozen=True)
 class Scorecard:
-    """Every verdict of a set.
+    """Every verdict of a book.
 
     Attributes:
-        set_name: of ``experiments.yml``.
-        chapters: the executed ones, in the order of the set.
-        missing: notebooks of the set that have not been executed.
+        set_name: of ``experiments.yml``, or the name of a build on a reader's models.
+        chapters: the executed ones, in the order of the set; pages about other pages are not among them.
+        missing: chapters of the set that have not been executed.
     """
 
     set_name: str
@@ -65,7 +67,9 @@ class Scorecard:
         """As plain data: verdicts, where each stands, and where the numbers come from."""
         return {
             "set": self.set_name,
-            "made": datetime.now(UTC).isoformat(timespec="seconds"),
+            "executed": max(
+                (str(page["executed"]) for chapter in self.chapters if (page := chapter.provenance)), default=None
+            ),
             "revision": git_revision(),
             "missing": list(self.missing),
             "verdicts": [found.model_dump(mode="json") for found in self.found],
@@ -73,21 +77,34 @@ class Scorecard:
         }
 
 
-def read_scorecard(project: Project, set_name: str) -> Scorecard:
-    """Read the verdicts of a set from its executed notebooks; nothing is executed.
+def read_scorecard(project: Project, name: str) -> Scorecard:
+    """Read the verdicts of a book from its executed notebooks; nothing is executed.
+
+    Args:
+        project: where it is built.
+        name: a set, or a build of one on a reader's models.
 
     Raises:
-        UserError: an unknown set, none of its notebooks has been executed, or one of them by another version.
+        UserError: no such set or build, none of its notebooks has been executed, or one of them by another version.
     """
-    notebooks = load_experiments(project.root).get_set(set_name).notebooks
-    folder = project.build / set_name / "executed" / "notebooks"
-    there = [name for name in notebooks if (folder / f"{name}.ipynb").is_file()]
+    notebooks = load_experiments(project.root).chapters_of(chosen_set(project, name))
+    folder = project.build / name / "executed" / "notebooks"
+    there = [notebook for notebook in notebooks if (folder / f"{notebook}.ipynb").is_file()]
     if not there:
-        raise UserError(
-            f"no notebook of the set {set_name!r} has been executed: run `anisotropy book --set {set_name}` first"
-        )
-    chapters = tuple(read_chapter(folder / f"{name}.ipynb") for name in there)
-    return Scorecard(set_name, chapters, tuple(name for name in notebooks if name not in there))
+        raise UserError(f"no notebook of the set {name!r} has been executed: run `anisotropy book --set {name}` first")
+    chapters = tuple(read_chapter(folder / f"{notebook}.ipynb") for notebook in there)
+    return Scorecard(name, chapters, tuple(notebook for notebook in notebooks if notebook not in there))
+
+
+def chosen_set(project: Project, name: str) -> Set:
+    """What a book is made of: a set as it is, or on the models that its build was started with.
+
+    Raises:
+        UserError: no such set or build.
+    """
+    experiments = load_experiments(project.root)
+    built = name not in experiments.sets and (project.build / name / SELECTION).is_file()
+    return read_selection(project, name).chosen(project) if built else experiments.get_set(name)
 
 
 def scorecard_text(scorecard: Scorecard, spread: Spread | None = None, each_reading: bool = False) -> str:
@@ -190,8 +207,12 @@ def write_scorecard(scorecard: Scorecard, target: Path) -> None:
     Raises:
         UserError: the file cannot be written.
     """
-    from anisotropy.files import write_json
-
     if target.is_dir():
         raise UserError(f"{target} is a folder; name a file")
-    write_json(target, json.loads(json.dumps(scorecard.content(), allow_nan=False)))
+    with replacing(target) as temporary:
+        temporary.write_text(scorecard_json(scorecard), encoding="utf-8")
+
+
+def scorecard_json(scorecard: Scorecard) -> str:
+    """A scorecard as text that any JSON reader takes."""
+    return json.dumps(scorecard.content(), allow_nan=False, indent=1, ensure_ascii=False) + "\n"

@@ -19,6 +19,7 @@ from anisotropy.runs.measuring import Laboratory
 from anisotropy.runs.project import Project
 
 FILE = "selection.json"
+BOOK = "book"  # the parameter by which a page about other pages is told whose
 Unit = Literal["model", "checkpoint"]
 
 

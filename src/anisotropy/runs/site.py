@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +36,21 @@ class SiteError(UserError):
     """The book could not be built; the message says why and the old site is still there."""
 
 
-def build_site(root: Path, executed: Path, build: Path) -> Path:
+def build_site(root: Path, executed: Path, build: Path, beside: Mapping[str, str] | None = None) -> Path:
     """Build the book and return the path of its first page.
 
     `root` is the repository; `executed` mirrors it with the executed notebooks (`executed/notebooks/x.ipynb`); `build`
-    takes the staged sources (`book/`), the site (`html/`) and the log (`site.log`). Raises `SiteError`, and leaves the
-    site as it was, when a notebook of `_toc.yml` has not been executed or the book has any warning.
+    takes the staged sources (`book/`), the site (`html/`) and the log (`site.log`); `beside` are texts of files that
+    lie beside the pages, by name. Raises `SiteError`, and leaves the site as it was, when a notebook of `_toc.yml` has
+    not been executed or the book has any warning.
     """
     try:
-        return _build(root.resolve(), executed.resolve(), build.resolve())
+        return _build(root.resolve(), executed.resolve(), build.resolve(), beside or {})
     except OSError as error:
         raise SiteError(f"the book cannot be built: {error}") from error
 
 
-def _build(root: Path, executed: Path, build: Path) -> Path:
+def _build(root: Path, executed: Path, build: Path, beside: Mapping[str, str]) -> Path:
     build.mkdir(parents=True, exist_ok=True)
     with _only_builder(build) as lock:
         _remove_leftovers(build)
@@ -57,6 +58,8 @@ def _build(root: Path, executed: Path, build: Path) -> Path:
         work = Path(tempfile.mkdtemp(prefix="work-", dir=build / SITES))
         _run_jupyter_book(build / STAGE, work, build / LOG, lock)
         _write_first_page(work / "_build" / "html", toc_documents(root / "_toc.yml")[0])
+        for name, text in beside.items():
+            (work / "_build" / "html" / name).write_text(text, encoding="utf-8")
         site = work.with_name(work.name.replace("work", "site"))
         (work / "_build" / "html").rename(site)
         _point(build / HTML, site)
