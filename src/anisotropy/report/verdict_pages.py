@@ -106,9 +106,9 @@ def verdict_rows(
         rows.append(
             {
                 "claim": verdict.claim,
+                "verdict": verdict.outcome.value,
                 "model": escape(verdict.title),
                 "reading": escape(verdict.reading),
-                "verdict": verdict.outcome.value,
                 "estimate [interval]": _estimate(verdict),
                 "controls": _controls(verdict),
                 "training seeds here": f"{verdict.seeds}" if verdict.seeds else "–",
