@@ -78,7 +78,8 @@ def test_the_first_page_has_a_picture_every_claim_and_three_ways_in(smoke_projec
     first = page(smoke_project, "index")
     text = (smoke_project.site / "notebooks" / "index.html").read_text(encoding="utf-8")
     assert re.search(r'<img[^>]+alt="Vectors of the middle layer of tiny-', text)
-    assert all(f"{claim}, {words}" in re.sub(r"\s+", " ", first.text) for claim, words in CLAIMS.items())
+    said = re.sub(r"\s+", " ", first.text).replace("’", "'")
+    assert all(f"{claim}, {words}" in said for claim, words in CLAIMS.items())
     assert {"anisotropy.html", "../book/run-it.html", "scorecard.html", "at-a-glance.html"} <= set(first.links)
     assert "Show code cell source" not in first.text
 
@@ -116,4 +117,4 @@ def test_summaries_say_which_chapters_they_read(smoke_project: Project, scorecar
         if chapter.summary:
             about = read_chapter(folder / f"{name}.ipynb").provenance
             assert about is not None
-            assert list(about["chapters"]) == [one.name for one in scorecard.chapters]
+            assert about["chapters"].keys() == {one.name for one in scorecard.chapters}
