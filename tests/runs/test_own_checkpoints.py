@@ -9,6 +9,8 @@ import pytest
 from own_checkpoints import masked_by_trainer, written_by_hand, written_by_trainer
 from smoke_book import copy_project
 
+from anisotropy.runs.experiments import load_experiments
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -30,8 +32,12 @@ def test_the_whole_book(tmp_path, small_text, writers):
     assert code == 0
     site = where.strip()
     pages = sorted(project.root.glob("_build/*/executed/notebooks/*.ipynb"))
-    assert len(pages) == 10
+    experiments = load_experiments(project.root)
+    assert [page.stem for page in pages] == sorted(experiments.get_set("smoke").notebooks)
     for page in pages:
+        assert (project.root / site / "notebooks" / f"{page.stem}.html").is_file()
+        if experiments.chapters[page.stem].summary:
+            continue  # these show committed results of the miniatures too
         text = "\n".join(
             str(output.get("data", output.get("text", "")))
             for cell in nbformat.read(page, as_version=4).cells
@@ -39,6 +45,5 @@ def test_the_whole_book(tmp_path, small_text, writers):
             for output in cell.outputs
         )
         assert not re.search(r"mini-Pythia|tiny-Pythia|\bnan\b", text), page.name
-        assert (project.root / site / "notebooks" / f"{page.stem}.html").is_file()
     code, output = project.run("book", "--set", "smoke", *models)
     assert "Nothing to be done" in output
