@@ -18,6 +18,7 @@ from anisotropy.runs.gate import imports_of
 from anisotropy.runs.measuring import Laboratory
 from anisotropy.runs.project import find_project
 from anisotropy.runs.selection import file_name, prepare, read_selection
+from anisotropy.runs.site import SHOWN
 
 PROJECT = find_project(Path(workflow.basedir))
 if "build" not in config:  # started by hand
@@ -41,7 +42,7 @@ def sources(*modules):
 
 def documented():
     """Source files whose docstrings are a page."""
-    named = re.findall(r"automodule:: (\S+)", "\n".join(path.read_text() for path in Path("book").glob("*.md")))
+    named = re.findall(r"automodule:: (\S+)", "\n".join(path.read_text() for path in Path("book").rglob("*.md")))
     return [str(module_file(module)) for module in named]
 
 
@@ -283,6 +284,7 @@ rule site:
         documented(),
         "_config.yml",
         "_toc.yml",
+        SHOWN,
     output:
         touch(f"{BUILD}/stamps/site"),
     shell:

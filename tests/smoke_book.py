@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from anisotropy.runs.site import SHOWN
 from anisotropy.studies.results import Key, ResultStore
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("src", "book", "notebooks", "workflow", "Snakefile", "experiments.yml", "_config.yml", "_toc.yml")
+COPIED = ("src", "book", "notebooks", "workflow", "Snakefile", "experiments.yml", "_config.yml", "_toc.yml", *SHOWN)
 
 
 @dataclass(frozen=True)

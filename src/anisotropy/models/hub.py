@@ -35,7 +35,8 @@ class HubSource(Source):
 
     Attributes:
         repository: on the hub, ``owner/name``.
-        revisions: branch, tag or commit by step; see :class:`CheckpointRecord` for steps that are not known.
+        revisions: branch, tag or commit by step; see :class:`~anisotropy.models.records.CheckpointRecord` for steps
+            that are not known.
     """
 
     def __init__(self, name: ModelName, *, dtype: str = "float32", evict: bool = False) -> None:

@@ -96,7 +96,7 @@ def pretrain(
         callbacks: more Trainer callbacks; ``on_pre_optimizer_step`` sees the gradients.
 
     Returns:
-        The index: identity, unigram cross-entropy, and step, validation loss and weight hash per checkpoint.
+        The index, with identity, unigram cross-entropy, and step, validation loss and weight hash per checkpoint.
 
     Raises:
         UserError: the corpus is too small for one batch, or the folder cannot be written or is somebody else's.

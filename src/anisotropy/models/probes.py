@@ -164,7 +164,7 @@ def capture_each(
 ) -> list[Capture]:
     """Captures of one batch under several labels, from one forward pass and a backward pass each.
 
-    Where the batch does not fit into memory it goes through in pieces, see :mod:`anisotropy.models.batch_size`; what is
+    Where the batch does not fit into memory it goes through in pieces, see ``anisotropy.models.batch_size``; what is
     returned is that of the whole batch, up to rounding.
 
     Arguments and errors are those of :func:`capture`; without labels there is one capture, of activations only.

@@ -40,7 +40,7 @@ class CheckpointRecord:
 
     @property
     def title(self) -> str:
-        """What a page calls it: its step, or its label where the step is not known."""
+        """How a page names it, by its step or by its label where the step is not known."""
         return self.label or f"step {self.step}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FLOAT32 = 4  # bytes: what models are measured in
+#: Families whose shape is known; others are counted as Llama.
 FAMILIES = ("gpt_neox", "gpt2", "llama", "qwen2", "olmo", "olmo2", "eurobert", "modernbert")
 
 
@@ -101,7 +102,7 @@ class Shape:
 
     @property
     def computed_parameters(self) -> int:
-        """Weights that every token is multiplied with: blocks and output matrix, not the look-up of the input."""
+        """Weights that every token is multiplied with, in blocks and output matrix; not the look-up of the input."""
         return self.layers * self.block_parameters + self.vocabulary * self.hidden_size
 
 

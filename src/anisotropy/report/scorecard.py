@@ -1,4 +1,4 @@
-"""Verdicts: what the rules of :mod:`anisotropy.report.rules` say about the paper's claims, and how a page shows it."""
+"""Verdicts: what the rules of ``anisotropy.report.rules`` say about the paper's claims, and how a page shows it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ from anisotropy.errors import UserError
 from anisotropy.models.catalogue import catalogue
 from anisotropy.report.scorecard import Outcome, Verdict
 
+#: Media type of the verdicts of one table.
 VERDICTS = "application/vnd.anisotropy.verdicts+json"
+#: Media type of what a page says about where its numbers come from.
 PROVENANCE = "application/vnd.anisotropy.provenance+json"
 VERSION = 1
 

@@ -157,7 +157,7 @@ class Laboratory:
         """Find out about a mistyped model, revision or step before anything slow is imported.
 
         Raises:
-            UserError: as :meth:`open` and :func:`anisotropy.models.checkpoints.select_steps`.
+            UserError: as :meth:`open` and :func:`anisotropy.models.records.select_steps`.
         """
         source = self.open(parse_name(model))
         select_steps([record.step for record in source.records()], choice, source.name.label)
@@ -214,7 +214,7 @@ class Laboratory:
         Args:
             model: a name as :func:`anisotropy.models.catalogue.parse_name` reads it.
             requests: studies, each with its parameters.
-            checkpoints: which ones, see :func:`anisotropy.models.checkpoints.select_steps`.
+            checkpoints: which ones, see :func:`anisotropy.models.records.select_steps`.
             choices: for each request, at which checkpoints its notebooks read it; by default at all. A checkpoint that
                 is listed in ``checkpoints`` and read by no notebook is measured for every request.
 

@@ -1,7 +1,7 @@
 """Results in one file: a cluster's become a laptop's book, a teacher's a class's.
 
 The file is a plain tar. Its first member lists all others with their SHA-256; then come manifests (see
-:mod:`anisotropy.models.recorded`) and collections. What is taken in is checked by content and by name, and written
+``anisotropy.models.recorded``) and collections. What is taken in is checked by content and by name, and written
 under a name made from the content: a member's own path is never followed.
 """
 

@@ -28,6 +28,7 @@ from anisotropy.errors import UserError
 logger = logging.getLogger(__name__)
 
 STAGE, CLEAN, SITES, HTML, LOG = "book", "_clean", "sites", "html", "site.log"
+SHOWN = ("CHANGELOG.md",)  # files of the project that a page includes
 JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
 ERRORS_SHOWN = 12
 
@@ -77,6 +78,9 @@ def stage_book(root: Path, executed: Path, stage: Path) -> None:
     shutil.copytree(root / "book", stage / "book", ignore=shutil.ignore_patterns("__pycache__", ".*"))
     for name in ("_config.yml", "_toc.yml"):
         shutil.copyfile(root / name, stage / name)
+    for name in SHOWN:
+        if (root / name).exists():  # a page that includes a missing file fails in Sphinx, which names the page
+            shutil.copyfile(root / name, stage / name)
     for notebook in notebooks:
         for source, target in [(executed, stage), (root, stage / CLEAN)]:
             (target / notebook).parent.mkdir(parents=True, exist_ok=True)

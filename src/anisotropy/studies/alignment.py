@@ -38,6 +38,7 @@ from anisotropy.studies.first_block import LinearMap, find_linear_maps
 
 NAME = "alignment"
 SOURCES = ("gradient", "shuffled")
+#: Summaries of a matching, over all pairs, the ten best, and those above the spectral gap.
 METRICS = ("mean", "top", "above_gap")
 MATRICES = ("first", "second", "embedding")
 _SEQUENCES_A_BATCH = 32
@@ -92,7 +93,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     """Measure one checkpoint.
 
     Returns:
-        With k concepts, g groups, s weight seeds, r rotations:
+        With k concepts, g groups, s weight seeds and r rotations, arrays by name.
 
         - ``rows`` (g,) tokens per group, and ``dimensions`` (1,);
         - per source (``gradient``, or ``shuffled`` for labels permuted over the whole text) and method
@@ -104,9 +105,10 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
           and ``…_likeness`` (k,), their ``|Pearson|``; ``chance_likeness`` (1,), the mean of random directions;
         - per part (``data``, ``gradient``, ``shuffled``) and method ``…_converged`` (g,) and ``…_loss`` (g,), the
           share of ‖A‖² not reconstructed;
-        - per matrix (``first``, ``second`` where :func:`find_linear_maps` finds them, ``embedding``) and method
-          ``weight_…`` (s, k, k), ``|Pearson|`` of the weight concept of each rank (rows, strongest first) with the
-          image of each data concept; ``floor_…`` (s, draws), the mean matched value of rotated weight concepts.
+        - per matrix (``first``, ``second`` where :func:`~anisotropy.studies.first_block.find_linear_maps` finds them,
+          ``embedding``) and method ``weight_…`` (s, k, k), ``|Pearson|`` of the weight concept of each rank (rows,
+          strongest first) with the image of each data concept; ``floor_…`` (s, draws), the mean
+          matched value of rotated weight concepts.
 
     Raises:
         ValueError: the family has no such probe; or data that cannot be decomposed (not finite, constant, fewer rows

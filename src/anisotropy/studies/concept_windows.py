@@ -167,7 +167,8 @@ def random_directions(concepts: int, coordinates: int, draws: int = 20, seed: in
     """The same measures of as many directions drawn uniformly at random: what the table shows of nothing.
 
     Returns:
-        A row per metric: ``metric``, ``value`` (mean), ``spread`` (standard deviation), ``estimates``, ``possible``.
+        A row per metric, with columns ``metric``, ``value`` (mean), ``spread`` (standard deviation), ``estimates``,
+        ``possible``.
     """
     random = np.random.default_rng(seed)
     drawn = random.standard_normal((draws, concepts, coordinates))

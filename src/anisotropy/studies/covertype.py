@@ -95,8 +95,8 @@ class Components:
             code mass), ``null_low``, ``null_median``, ``null_high``.
         fits: columns ``scaling``, ``method``, ``iterations``, ``converged``, and with their ``…_null_low``,
             ``…_null_median`` and ``…_null_high``: ``unexplained`` (squared error over the total variance), ``overlap``
-            (the largest |cosine| between two components) and ``halves`` (mean |cosine| of components matched between
-            two random halves of the rows, each with its own seed).
+            (the largest ``|cosine|`` between two components) and ``halves`` (mean ``|cosine|`` of components matched
+            between two random halves of the rows, each with its own seed).
         found: the decomposition of all rows, by scaling and method.
     """
 

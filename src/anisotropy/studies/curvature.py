@@ -33,7 +33,7 @@ from anisotropy.statistics import bootstrap_blocks, permutation_null
 
 Shapes = Mapping[str, Callable[[float], RadialDensity]]
 
-# The three shapes of claim C7; each is cut, if at all, at a fixed multiple of σ, so the cut is part of the shape.
+#: The three shapes of claim C7; each is cut, if at all, at a fixed multiple of σ, so the cut is part of the shape.
 SHAPES: Shapes = {
     "half-normal": lambda scale: half_normal(scale, 8 * scale),
     "Beta(2, 5)": lambda scale: beta(scale, 2, 5),

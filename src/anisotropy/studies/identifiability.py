@@ -21,8 +21,9 @@ def planted_concepts(
     Rows are half-normal codes times random unit directions plus Gaussian noise of standard deviation ``noise``.
 
     Returns:
-        A row per start: ``start``, ``relative_loss``, ``true_loss`` (of the planted directions with their best codes),
-        ``recovered`` (matched ``|cosine|`` with the planted directions) and ``agreement`` (with the other starts).
+        A row per start, with columns ``start``, ``relative_loss``, ``true_loss`` (of the planted directions with their
+        best codes), ``recovered`` (matched ``|cosine|`` with the planted directions) and ``agreement`` (with the other
+        starts).
     """
     random = np.random.default_rng(seed)
     truth = random.standard_normal((concepts, coordinates))

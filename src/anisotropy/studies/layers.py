@@ -29,7 +29,9 @@ from anisotropy.models.sizes import Shape, pass_bytes
 from anisotropy.studies.results import Collection
 
 NAME = "layers"
+#: Measures that come with an interval.
 REPLICATED = ("cosine", "cosine_centred", "cosine_without", "mean_share", "isoscore", "isoscore_without")
+#: Everything that is measured at a layer.
 MEASURES = (*REPLICATED, "coordinate_share", "participation_ratio", "effective_rank", "length")
 _SEQUENCES_A_BATCH = 32
 

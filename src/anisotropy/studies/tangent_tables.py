@@ -18,6 +18,7 @@ from anisotropy.studies.tangent_cells import Cell, Choices, Vector, cells
 from anisotropy.studies.tangents import GRADIENTS, Gradient
 
 _STAGE_COLUMNS = ["model", "seed", "gradient", "basis", "stage", "probe", "rank", "quantity", "estimate", "low", "high"]
+#: What a model's energy ratio is compared with.
 CONTROLS = ("untrained", "shuffled labels", "other probe", "next variance")
 
 
@@ -25,7 +26,7 @@ def course_table(found: Sequence[Cell], draws: int) -> pd.DataFrame:
     """Every cell as a row: what Table 1 prints, at each checkpoint.
 
     Args:
-        found: what :func:`cells` returned.
+        found: what :func:`~anisotropy.studies.tangent_cells.cells` returned.
         draws: resamples that were asked for there.
 
     Returns:

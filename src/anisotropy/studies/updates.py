@@ -41,6 +41,7 @@ from anisotropy.studies.frequency import embedding_matrices, matrices, study_tok
 from anisotropy.studies.results import Collection
 
 NAME = "updates"
+#: The corrected reading, each correction alone, and neither.
 READINGS = ("corrected", "left out only", "w removed only", "naive")
 Basis = Literal["start", "untrained", "random"]
 Array = NDArray[np.float64]

@@ -30,7 +30,7 @@ def last_layer_collapses(table: pd.DataFrame, decoders: Collection[str]) -> list
     is *inconclusive* where the interval reaches it, and else *holds*.
 
     Args:
-        table: what :func:`anisotropy.studies.concept_windows.collapse` returned.
+        table: what :func:`anisotropy.studies.concept_collapse.collapse` returned.
         decoders: labels of the causal models.
 
     Returns:

@@ -12,7 +12,7 @@ from anisotropy.report.scorecard import Outcome, Verdict
 C7_SLOPE = 2.0
 C7_WITHIN = 0.05
 C7_ERRORS = 3.0
-# Largest κσ of section 1 of the methods, by density: the slope is fitted over the decade below it.
+#: Largest κσ by density; the slope is fitted over the decade below it.
 C7_RANGES = {"half-normal": 0.2, "Beta(2, 5)": 0.5, "exponential": 0.1}
 
 

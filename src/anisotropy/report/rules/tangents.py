@@ -10,7 +10,7 @@ from anisotropy.errors import UserError
 from anisotropy.report.scorecard import Outcome, Verdict, on_each_seed
 from anisotropy.studies.tangent_tables import CONTROLS
 
-# The paper's table: gradients of the loss at the probe, one basis fitted early, its early block.
+#: What the paper's table reads, gradients of the loss at the probe, one basis fitted early, its early block.
 PRIMARY = ("activation", "early", "early")
 _BASES = {"early": "early basis", "own": "own basis", "semi_nmf": "Semi-NMF basis"}
 _C2_COMPARISONS = {f"advantage over {control}": control for control in CONTROLS}
