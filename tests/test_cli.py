@@ -24,7 +24,18 @@ def call(*arguments):
     return CliRunner().invoke(main, list(arguments))
 
 
-COMMANDS = ["models", "pretrain", "measure", "run", "site", "publish", "book", "results", "results list", "results export"]
+COMMANDS = [
+    "models",
+    "pretrain",
+    "measure",
+    "run",
+    "site",
+    "publish",
+    "book",
+    "results",
+    "results list",
+    "results export",
+]
 
 
 def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
