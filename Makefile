@@ -1,8 +1,9 @@
-# make book · make test · make serve · make bench
+# make book · make test · make serve · make publish · make bench
 #
 # PYTHON   interpreter the environment is made with (3.11 or newer)
 # SET      set of experiments.yml: laptop (default) or smoke
 # MODELS   models that take the place of the set's own: catalogue names, owner/name on the hub, folders of checkpoints
+# DIR      folder that make publish writes
 # TORCH_INDEX  package index to take torch from, for example PyTorch's own CPU index on a Linux machine without a GPU
 
 PYTHON ?= python3
@@ -10,13 +11,15 @@ SET ?= laptop
 MODELS ?=
 TORCH_INDEX ?=
 PORT ?= 8000
+DIR ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BOOK_OF = $(if $(filter-out laptop,$(SET)), SET=$(SET))$(if $(MODELS), MODELS='$(MODELS)')
 ON = --set $(SET) $(foreach model,$(MODELS),--models '$(model)')
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test test-slow test-cluster seeds choices bench serve clean
+.PHONY: help env book test test-site test-slow test-cluster seeds choices bench serve publish clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -26,11 +29,18 @@ help:
 book: $(READY)
 	@$(BIN)/anisotropy book $(ON)
 	@echo "The book: $$($(BIN)/anisotropy book $(ON) --where)/index.html"
-	@echo "In a browser: make serve$(if $(filter-out laptop,$(SET)), SET=$(SET))$(if $(MODELS), MODELS='$(MODELS)')"
+	@echo "In a browser: make serve$(BOOK_OF)"
 
 ## make test               the tests, in two processes (about 11 minutes)
 test: $(READY)
 	@$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
+
+## make test-site [SET=smoke] [MODELS=…]
+##                         the checks of the pages, in Chromium, on the book that make book has built
+test-site: $(READY)
+	@folder="$$($(BIN)/anisotropy book $(ON) --where)" || exit 1; \
+	test -d "$$folder" || { echo "there is no such book yet: make book$(BOOK_OF)"; exit 1; }; \
+	ANISOTROPY_SITE="$$folder" $(BIN)/python -m pytest tests/site
 
 ## make test-slow          the long ones too: kills at random moments
 test-slow: $(READY)
@@ -57,8 +67,14 @@ choices: $(READY)
 ##                         show the book at http://127.0.0.1:8000 (PORT=…)
 serve: $(if $(MODELS),$(READY))
 	@folder="$(if $(MODELS),$$($(BIN)/anisotropy book $(ON) --where),_build/$(SET)/html)"; \
-	test -d "$$folder" || { echo "there is no such book yet: make book SET=$(SET)$(if $(MODELS), MODELS='$(MODELS)')"; exit 1; }; \
+	test -d "$$folder" || { echo "there is no such book yet: make book$(BOOK_OF)"; exit 1; }; \
 	echo "http://127.0.0.1:$(PORT) (Ctrl-C to stop)"; $(PYTHON) -m http.server --bind 127.0.0.1 --directory "$$folder" $(PORT)
+
+## make publish DIR=… [SET=smoke] [MODELS=…]
+##                         write the built book into a folder that any web server can serve, and into a zip beside it
+publish: $(READY)
+	@test -n "$(DIR)" || { echo "where to? make publish DIR=path/to/folder"; exit 1; }
+	@$(BIN)/anisotropy publish $(ON) '$(DIR)'
 
 ## make env                only the environment, in .venv
 env: $(READY)

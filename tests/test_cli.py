@@ -24,7 +24,18 @@ def call(*arguments):
     return CliRunner().invoke(main, list(arguments))
 
 
-COMMANDS = ["models", "pretrain", "measure", "run", "site", "book", "results", "results list", "results export"]
+COMMANDS = [
+    "models",
+    "pretrain",
+    "measure",
+    "run",
+    "site",
+    "publish",
+    "book",
+    "results",
+    "results list",
+    "results export",
+]
 
 
 def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +61,7 @@ def test_help_needs_no_torch(command):
         (["measure", "--model", "mini-pythia", "--studies", "frequency", "--set", "smoke"], "exclude each other"),
         (["run", "missing.ipynb"], "no such notebook"),
         (["book", "--set", "smoek"], "did you mean 'smoke'"),
+        (["publish", "site", "--set", "smoek"], "did you mean 'smoke'"),
     ],
 )
 def test_arguments_are_checked_without_torch(arguments, message):

@@ -262,6 +262,33 @@ def site(set_name: str, models: tuple[str, ...]) -> None:
     click.echo(f"book: {build_site(project.root, build / 'executed', build, beside)}")
 
 
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@_SET
+@_MODELS
+@_one_line_errors
+def publish(folder: Path, set_name: str, models: tuple[str, ...]) -> None:
+    """Write the built book into DIR, as plain files for any web server, and into DIR.zip.
+
+    DIR is new, empty, or of an earlier call; then it is replaced as a whole.
+    """
+    from anisotropy.runs.experiments import load_experiments
+    from anisotropy.runs.project import find_project
+    from anisotropy.runs.publish import publish as write
+    from anisotropy.runs.selection import build_name, split_models
+
+    project = find_project()
+    load_experiments(project.root).get_set(set_name)
+    on = split_models(models, project.root)
+    site = project.build / build_name(set_name, on) / "html"
+    if not site.exists():
+        options = "".join([f" --set {set_name}" if set_name != "laptop" else "", *(f" --models {one}" for one in on)])
+        raise UserError(f"this book has not been built yet ({site} does not exist): `anisotropy book{options}`")
+    done = write(site, folder)
+    click.echo(f"{done.folder}: {done.files} files, {done.folder_size / 1e6:.1f} MB")
+    click.echo(f"{done.archive}: {done.archive_size / 1e6:.1f} MB")
+
+
 def _workflow_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
