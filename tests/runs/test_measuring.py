@@ -48,6 +48,18 @@ def test_measured_once_then_read(laboratory, project, small_corpus, monkeypatch)
     assert first.collections[0].provenance["libraries"]["torch"]
 
 
+def test_what_is_kept_is_read_by_the_records_alone(laboratory, project, small_corpus, monkeypatch):
+    measured = laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [0, 4]).collections
+    monkeypatch.setattr(Laboratory, "text", lambda *_: pytest.fail("the text was read"))
+    again = Laboratory(project, corpus=str(small_corpus))
+    for one, other in zip(measured, again.read("tiny-pythia", "frequency", PARAMETERS, [0, 4]), strict=True):
+        assert (one.step, one.weight_hash) == (other.step, other.weight_hash)
+        np.testing.assert_array_equal(one.arrays["token_ids"], other.arrays["token_ids"])
+    for steps, parameters in (([0, 8], PARAMETERS), ([0], study_parameters("frequency"))):
+        with pytest.raises(UserError, match=rf"frequency at step {steps[-1]} is not kept; execute its chapter again"):
+            again.read("tiny-pythia", "frequency", parameters, steps)
+
+
 def test_only_what_is_missing_is_measured(laboratory):
     laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [0, 4])
     assert laboratory.measure("tiny-pythia", "frequency", PARAMETERS, [0, 4, 8]).loaded == 1

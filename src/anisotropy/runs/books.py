@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from anisotropy.errors import UserError
-from anisotropy.models.catalogue import parse_name
 from anisotropy.models.corpus import EMBEDDED
 from anisotropy.report.verdict_data import Chapter
 from anisotropy.runs.experiments import Set, load_experiments
@@ -71,21 +70,19 @@ class Book(Page):
         return study_parameters(study, {name: value for name, value in values.items() if name in fields})
 
     def collect(self, chapter: str, study: str) -> dict[str, list[Collection]]:
-        """What a chapter measured, by model, with its own parameters; controls are left out.
+        """What a chapter measured, by model, at the checkpoints that it shows; controls are left out.
 
         Raises:
-            UserError: the book has no such chapter.
+            UserError: the chapter has not been executed, or what it measured is not kept any more.
         """
-        if chapter not in self.chosen.notebooks:
-            raise UserError(f"{chapter!r} is no chapter of this book; it has {', '.join(self.chosen.notebooks)}")
-        values = self.chosen.notebooks[chapter]
-        laboratory = Laboratory(self._project, corpus=values.get("corpus", EMBEDDED))
+        if chapter not in self.chapters:
+            raise UserError(f"{chapter!r} is no executed chapter of this book; it has {', '.join(self.chapters)}")
+        laboratory = Laboratory(self._project, corpus=self.chosen.notebooks[chapter].get("corpus", EMBEDDED))
         parameters = self._parameters(chapter, study)
         return {
-            parse_name(model).label: laboratory.measure(
-                model, study, parameters, self.chosen.checkpoints(chapter, model)
-            ).collections
-            for model in values.get("models", [])
+            model["model"]: laboratory.read(model["model"], study, parameters, model["steps"])
+            for model in (self.chapters[chapter].provenance or {}).get("models", [])
+            if not model["control"]
         }
 
     def provenance(self) -> dict[str, Any]:

@@ -179,6 +179,32 @@ class Laboratory:
                 found[label] = [one for one in found[label] if one.weight_hash in weights]
         return {label: collections for label, collections in found.items() if collections}
 
+    def read(self, model: str, study: str, parameters: BaseModel, steps: Sequence[int]) -> list[Collection]:
+        """What is kept of a recorded model, by the records alone: no text is read and no weights are opened.
+
+        Args:
+            model: a name as :func:`anisotropy.models.catalogue.parse_name` reads it.
+            study: which study.
+            parameters: as they were asked for.
+            steps: of its checkpoints.
+
+        Raises:
+            UserError: something of it is not kept.
+        """
+        name = parse_name(model)
+        manifest = Manifest(self.project.results, name.label)
+        entries = manifest.checkpoints() if manifest else {}
+        text = manifest.model().texts.get(self.corpus_source) if manifest else None
+        code = source_hash(f"anisotropy.studies.{study}")
+        given = limited(parameters, name).model_dump(mode="json")
+        keys = [
+            Key(study, given, entries[step].weights.get(self._dtype, ""), str(text), code) if step in entries else None
+            for step in steps
+        ]
+        if lost := [step for step, key in zip(steps, keys, strict=True) if key is None or key not in self.store]:
+            raise UserError(f"{name.label}: {study} at step {lost[0]} is not kept; execute its chapter again")
+        return [self.store.read(key, name.label, step) for step, key in zip(steps, keys, strict=True) if key]
+
     def is_measured(
         self, model: str, requests: Sequence[Request], choices: Sequence[Sequence[Steps]] | None = None
     ) -> bool:

@@ -69,13 +69,15 @@ def measuring_rows(book: Book) -> pd.DataFrame:
     """
     rows: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
     for chapter, study in book.studies():
+        if chapter not in book.chapters:
+            continue
         for model, found in book.collect(chapter, study).items():
             seconds = [float(one.provenance["seconds"]) for one in found]
             made = tuple(str(one.provenance["date"]) for one in found)
             rows.setdefault(
                 (study, model, made),
                 {
-                    "chapter": escape(book.chapters[chapter].title if chapter in book.chapters else chapter),
+                    "chapter": escape(book.chapters[chapter].title),
                     "study": study,
                     "model": escape(book.titles().get(model, model)),
                     "checkpoints": len(found),
