@@ -57,8 +57,8 @@ def left_out_shares(
         rank: the largest rank.
 
     Returns:
-        For each array of ``vectors`` one of shape (n, rank): the share of squared length in the leading 1, 2, …, rank
-        directions.
+        For each array of ``vectors`` one of shape (n, rank) with the share of squared length in the leading 1, 2, …,
+        rank directions.
 
     Raises:
         ValueError: a rank below 1, or beyond the directions that still vary whichever row is left out.
