@@ -90,11 +90,11 @@ class SignTest:
 
 
 def correlation(x: ArrayLike, y: ArrayLike, kind: CorrelationKind = "pearson", confidence: float = 0.95) -> Correlation:
-    """Correlate the pairs (x_i, y_i) and put an interval around the result.
+    r"""Correlate the pairs (x_i, y_i) and put an interval around the result.
 
     `x` and `y` are sequences of equal length n ≥ 4. Both kinds of interval are symmetric in Fisher's z = artanh(r),
 
-        tanh(artanh(r) ± z_c · SE),
+    .. math:: \tanh\bigl(\operatorname{artanh}(r) \pm z_c \cdot \mathrm{SE}\bigr),
 
     with z_c the normal quantile of `confidence`. For Pearson's r, SE = 1/√(n − 3) (Fisher 1921), exact to leading
     order for bivariate normal pairs. For Spearman's ρ that SE is too small for strong associations, so it is replaced
@@ -146,13 +146,15 @@ def pearson(x: NDArray[Any], y: NDArray[Any]) -> float:
 def permutation_null(
     statistic: Callable[[NDArray[Any], NDArray[Any]], float], x: ArrayLike, y: ArrayLike, draws: int, seed: int
 ) -> PermutationNull:
-    """Compare `statistic(x, y)` with its values when `y` is shuffled against `x`.
+    r"""Compare `statistic(x, y)` with its values when `y` is shuffled against `x`.
 
     `x` and `y` hold one entry (a number or a row) per unit along their first axis; `statistic` takes both arrays and
     returns one number. Under the hypothesis that the pairing carries no information every shuffle is as likely as the
     one observed, so with B = `draws` shuffles
 
-        p = min(1, 2 · min(1 + #{draw ≥ estimate}, 1 + #{draw ≤ estimate}) / (B + 1)),
+    .. math::
+        p = \min\Bigl(1, \frac{2}{B + 1}
+            \min\bigl(1 + \#\{\text{draw} \ge \text{estimate}\},\ 1 + \#\{\text{draw} \le \text{estimate}\}\bigr)\Bigr),
 
     twice the smaller of the two one-sided Monte Carlo p-values. Counting the observed order as one of the permutations
     (the + 1) keeps the test valid for any B (Phipson & Smyth 2010), and doubling keeps it valid for statistics whose

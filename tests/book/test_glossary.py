@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GLOSSARY = (ROOT / "book" / "glossary.md").read_text(encoding="utf-8")
-TERMS = dict(re.findall(r"^([^\s:].*)\n: (.+)$", GLOSSARY, re.MULTILINE))
+GLOSSARY = (ROOT / "book" / "glossary.md").read_text(encoding="utf-8").replace(r"\*", "*")
+ENTRY = re.compile(r"^(\w.*)\n  (.+)$", re.MULTILINE)
+TERMS = dict(ENTRY.findall(GLOSSARY))
 # Units that pages use in captions, where a link cannot stand.
 ONLY_HERE = {"nats", "perplexity"}
 MOST_LINKS = 12
@@ -35,9 +36,9 @@ ELSEWHERE = re.compile(
 def prose(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        return text
+        return text.replace(r"\*", "*")
     cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
-    return "\n\n".join(source if isinstance(source, str) else "".join(source) for source in cells)
+    return "\n\n".join("".join(source) for source in cells).replace(r"\*", "*")
 
 
 def blank(match: re.Match[str]) -> str:
@@ -57,7 +58,7 @@ def targets(text: str) -> list[str]:
 
 
 def test_terms_are_sorted_and_defined_once():
-    names = [name for name, _ in re.findall(r"^([^\s:].*)\n: (.+)$", GLOSSARY, re.MULTILINE)]
+    names = [name for name, _ in ENTRY.findall(GLOSSARY)]
     assert len(names) == len(set(names)) > 50
     for first, second in pairwise(names):
         assert first.casefold() < second.casefold(), f"{first} stands before {second}"

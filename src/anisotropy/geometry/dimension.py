@@ -167,7 +167,9 @@ def graph_dimension(
 
 
 def effective_rank(x: Matrix, centre: bool = True) -> DimensionEstimate:
-    """Return the exponential of the entropy of the singular values: exp(−Σ p_i log p_i), p_i = σ_i/Σσ.
+    r"""Return the exponential of the entropy of the singular values σ_i.
+
+    .. math:: \exp\Bigl(-\sum_i p_i \log p_i\Bigr), \qquad p_i = \frac{\sigma_i}{\sum_j \sigma_j}
 
     `x` has shape (n, d); with `centre` its mean row is taken away first, as for `pca_components`. The singular values
     are *not* squared (Roy & Vetterli, *The Effective Rank*, 2007), so weak directions count for more than they do in

@@ -1,8 +1,10 @@
-"""What the gradient of a linear map sees of a patch: a base-point, a tangent and a normal part.
+r"""What the gradient of a linear map sees of a patch: a base-point, a tangent and a normal part.
 
 For y = Wx with upstream gradient g = ∂loss/∂y, on a patch x = x₀ + u + ½II(u, u),
 
-    ∇W = E[g xᵀ] = E[g] x₀ᵀ + E[g uᵀ] + ½ E[g II(u, u)ᵀ].
+.. math::
+    \nabla W = \mathbb{E}[g x^\top] = \mathbb{E}[g]\,x_0^\top + \mathbb{E}[g u^\top]
+    + \tfrac12\,\mathbb{E}[g\,\mathrm{II}(u, u)^\top].
 
 This module takes the three parts apart, bounds them, and knows their closed forms on curves. The derivations are on the
 page *Theory*. NumPy in float64.

@@ -54,7 +54,7 @@ def isoscore(covariance: Matrix) -> Tensor:
 
 
 def isoscore_star(covariance: Matrix, zeta: float, target: Matrix | None = None) -> Tensor:
-    """Score the isotropy of a shrunk covariance: the IsoScore of (1 − ζ)C + ζC₀.
+    r"""Score the isotropy of a shrunk covariance: the IsoScore of (1 − ζ)C + ζC₀.
 
     `covariance` C and `target` C₀ have shape (d, d), d ≥ 2; `zeta` lies in [0, 1]. With few rows the sample covariance
     is far from round even when the source is; Rudman & Eickhoff (*Stable Anisotropic Regularization*, 2024) therefore
@@ -63,7 +63,7 @@ def isoscore_star(covariance: Matrix, zeta: float, target: Matrix | None = None)
     The default target is the round covariance of the same total variance, C₀ = (tr C/d)·I. Then the trace is unchanged
     and, with a = (1 − ζ)²,
 
-        1/PR_ζ = a/PR + (1 − a)/d,
+    .. math:: \frac{1}{\mathrm{PR}_\zeta} = \frac{a}{\mathrm{PR}} + \frac{1 - a}{d},
 
     so the score does not depend on the scale of C; it is ζ-monotone, equals IsoScore at ζ = 0 and 1 at ζ = 1. A fixed
     target such as the identity ties the score to the unit: for tiny gradients C₀ = I drives it to 1 whatever their
@@ -84,11 +84,12 @@ def isoscore_star(covariance: Matrix, zeta: float, target: Matrix | None = None)
 
 
 def mean_cosine(x: Matrix) -> Tensor:
-    """Average the cosine over all pairs of different rows, exactly.
+    r"""Average the cosine over all pairs of different rows, exactly.
 
     `x` has shape (n, d) with n ≥ 2. With u_i = x_i/‖x_i‖ the sum over all ordered pairs is ‖Σu_i‖² − n, so
 
-        mean_{i≠j} cos(x_i, x_j) = (‖Σu_i‖² − n)/(n(n − 1)),
+    .. math::
+        \operatorname{mean}_{i \ne j} \cos(x_i, x_j) = \frac{\lVert\sum_i u_i\rVert^2 - n}{n(n - 1)},
 
     in O(nd) time and without any n × n matrix. The result is a 0-d tensor between −1/(n − 1) and 1; 0 is expected of
     directions drawn uniformly. Ethayarajh (2019) calls it the anisotropy of contextual representations.
@@ -105,13 +106,13 @@ def mean_cosine(x: Matrix) -> Tensor:
 
 
 def cosine_by_coordinate(x: Matrix, labels: Tensor) -> Tensor:
-    """Split the mean cosine over pairs of rows with *different* labels into what each coordinate adds to it.
+    r"""Split the mean cosine over pairs of rows with *different* labels into what each coordinate adds to it.
 
     `x` has shape (n, d); `labels` (n,) are integers, such as the token of each row: rows of one token are alike for a
     reason that says nothing about the cloud. With u_i = x_i/‖x_i‖, U_a the sum of the u_i with label a and n_a their
     number, coordinate j adds
 
-        c_j = ((Σ_a U_aj)² − Σ_a U_aj²)/(n² − Σ_a n_a²),
+    .. math:: c_j = \frac{\bigl(\sum_a U_{aj}\bigr)^2 - \sum_a U_{aj}^2}{n^2 - \sum_a n_a^2},
 
     and Σ_j c_j is the mean cosine: exact, in O(nd). With all labels different it is `mean_cosine`. The contribution of
     single coordinates is Timkey & van Schijndel's (*All Bark and No Bite*, 2021), there averaged over sampled pairs.

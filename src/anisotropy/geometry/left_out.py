@@ -1,10 +1,10 @@
-"""Principal directions of all rows but one, for every row in turn, from one eigendecomposition.
+r"""Principal directions of all rows but one, for every row in turn, from one eigendecomposition.
 
 A row takes part in the principal directions it is then held against, so it looks more aligned with them than it is.
 Leaving it out changes the scatter by a rank-one term, S' = S − n/(n − 1)·uuᵀ with u the row minus the mean. In the
 eigenbasis of S that is diag(λ) − zzᵀ, whose eigenvalues μ interlace the old ones and solve the secular equation
 
-    f(μ) = 1 − Σ_j z_j² / (λ_j − μ) = 0,
+.. math:: f(\mu) = 1 - \sum_j \frac{z_j^2}{\lambda_j - \mu} = 0,
 
 with eigenvectors (λ_j − μ)⁻¹ z_j (Golub 1973; Bunch, Nielsen & Sorensen 1978). Per row that costs O(d) for each wanted
 direction instead of O(d³) for all of them.
@@ -57,8 +57,8 @@ def left_out_shares(
         rank: the largest rank.
 
     Returns:
-        For each array of ``vectors`` one of shape (n, rank): the share of squared length in the leading 1, 2, …, rank
-        directions.
+        For each array of ``vectors`` one of shape (n, rank) with the share of squared length in the leading 1, 2, …,
+        rank directions.
 
     Raises:
         ValueError: a rank below 1, or beyond the directions that still vary whichever row is left out.

@@ -1,10 +1,11 @@
-"""Manifolds whose second fundamental form is known: chord against arc along every geodesic.
+r"""Manifolds whose second fundamental form is known: chord against arc along every geodesic.
 
 All of them are hypersurfaces of R^d, d = m + 1, seen from one base point p. A direction v is a unit vector of shape
 (m,) in the basis of principal directions at p, so its normal curvature is Σ κ_i v_i², whose size κ = ‖II(v, v)‖ is the
 ambient curvature of the geodesic that leaves p along v. With arc length r and chord t = ‖γ(r) − p‖,
 
-    t = r − κ²r³/24 + O(r⁴),  r = t + κ²t³/24 + O(t⁴),
+.. math::
+    t = r - \frac{\kappa^2 r^3}{24} + O(r^4), \qquad r = t + \frac{\kappa^2 t^3}{24} + O(t^4),
 
 where the order 4 term is −κκ'r⁴/24 for a plane curve: it vanishes on circles and spheres and at vertices, where κ' = 0,
 and the remainder is then of order 5 (do Carmo, *Differential Geometry of Curves and Surfaces*, §1.5–1.6).

@@ -121,9 +121,11 @@ def energy_fraction(scatter: Matrix, basis: Matrix) -> Tensor:
 
 
 def energy_ratio(scatter: Matrix, basis: Matrix) -> Tensor:
-    """Compare the energy in a subspace with that of random ones orthogonal to it: E_r = e(d − k)/((1 − e)k).
+    r"""Compare the energy in a subspace with that of random ones orthogonal to it.
 
-    A random basis of rank k in the complement of Q catches on average (1 − e)·k/(d − k) of the energy, so E_r is
+    .. math:: E_r = \frac{e\,(d - k)}{(1 - e)\,k}
+
+    with the energy fraction e. A random basis of rank k in the complement of Q catches on average (1 − e)·k/(d − k) of the energy, so E_r is
     exactly e over that mean (not the mean of the ratios, which is larger). It is 1 for isotropic rows, and infinite
     if no energy lies outside the subspace. The result is a 0-d tensor.
 
@@ -141,11 +143,11 @@ def energy_ratio(scatter: Matrix, basis: Matrix) -> Tensor:
 def null_energies(
     scatter: Matrix, basis: Matrix, draws: int, seed: int, space: Literal["complement", "ambient"] = "complement"
 ) -> NullEnergies:
-    """Draw random bases of the same rank and see how often they catch as much energy.
+    r"""Draw random bases of the same rank and see how often they catch as much energy.
 
     `scatter` has shape (d, d), `basis` (d, k). With B = `draws` bases and e the energy fraction of `basis`,
 
-        p = (1 + #{drawn energies ≥ e})/(B + 1).
+    .. math:: p = \frac{1 + \#\{\text{drawn energies} \ge e\}}{B + 1}.
 
     `space` says where the bases come from, and with it what p means.
 
@@ -190,12 +192,14 @@ def project_out(covariance: Matrix, basis: Matrix) -> Tensor:
 
 
 def isoscore_removal_null(covariance: Matrix, rank: int, zeta: float, draws: int, seed: int) -> RemovalNull:
-    """Measure what removing `rank` random directions does to IsoScore*.
+    r"""Measure what removing `rank` random directions does to IsoScore*.
 
     Removing directions makes any covariance less isotropic, because k of the d eigenvalues become zero: a negative
     change is no news, only a change beyond this null is. For each of `draws` random bases Q the relative change
 
-        Δ = 100·(Iso*(PCP) − Iso*(C))/Iso*(C),  P = I − QQᵀ,
+    .. math::
+        \Delta = 100\,\frac{\mathrm{Iso}^\star(PCP) - \mathrm{Iso}^\star(C)}{\mathrm{Iso}^\star(C)},
+        \qquad P = I - QQ^\top,
 
     is taken in percent, with the default target recomputed from PCP and d kept. On an isotropic covariance every draw
     gives −100·dka/((d − 1)(d − k(1 − a))) with a = (1 − ζ)², which at ζ = 0 is −100k/(d − 1); for any spectrum at ζ = 0
@@ -233,7 +237,9 @@ def isoscore_removal_null(covariance: Matrix, rank: int, zeta: float, draws: int
 
 
 def enrichment(rows: Matrix, basis: Matrix) -> Tensor:
-    """Return for each row its share in the subspace over the chance share: (‖Qᵀw‖²/‖w‖²)/(k/d).
+    r"""Return for each row w its share in the subspace over the chance share.
+
+    .. math:: \frac{\lVert Q^\top w\rVert^2 / \lVert w\rVert^2}{k/d}
 
     `rows` has shape (n, d), `basis` (d, k); the result has shape (n,) and lies between 0 and d/k. A row of uniformly
     random direction has ‖Qᵀw‖²/‖w‖² ~ Beta(k/2, (d − k)/2), hence mean enrichment 1 and standard deviation

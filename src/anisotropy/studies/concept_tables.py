@@ -79,7 +79,7 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     """Measure one checkpoint.
 
     Returns:
-        Per layer (``first``, ``middle``, ``last``), with s seeds, k concepts, n rows, d coordinates:
+        Per layer (``first``, ``middle``, ``last``), with s seeds, k concepts, n rows and d coordinates,
         ``…_directions`` (s, k, d) float32 of length 1, by decreasing code mass; ``…_mean_code`` (s, k) in the unit of
         the activations; ``…_loss`` (relative), ``…_iterations``, ``…_converged`` (s,); ``…_raw`` (4,) the measures
         named in ``RAW_MEASURES`` of the activations themselves, ``…_raw_duplicates`` (1,); ``…_principal`` (k, d)

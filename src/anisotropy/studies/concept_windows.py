@@ -101,11 +101,11 @@ def window_table(
         weighting: of the checkpoints of a window in ``per_checkpoint`` averages.
 
     Returns:
-        Columns ``window``, ``layer``, ``metric`` (one of ``METRICS``), ``reading`` (``per_checkpoint``: computed per
-        checkpoint, then averaged; ``pooled``: directions of all checkpoints of a window as one set; ``scaled``: per
-        checkpoint, each direction times its mean code; ``activations``: of the activations themselves), ``value``
-        (mean over Semi-NMF seeds), ``spread`` (their standard deviation, missing where there is no seed), and how many
-        ``estimates`` of the ``possible`` ones exist (an intrinsic dimension can have none).
+        Columns ``window``, ``layer``, ``metric`` (one of ``METRICS``), ``reading`` (``per_checkpoint`` is computed per
+        checkpoint, then averaged; ``pooled`` takes directions of all checkpoints of a window as one set; ``scaled``
+        is per checkpoint, each direction times its mean code; ``activations`` is of the activations themselves),
+        ``value`` (mean over Semi-NMF seeds), ``spread`` (their standard deviation, missing where there is no seed), and
+        how many ``estimates`` of the ``possible`` ones exist (an intrinsic dimension can have none).
 
     Raises:
         UserError: a similarity rank that the directions do not have.
@@ -263,9 +263,10 @@ def agreement(collections: Sequence[Collection], seed: int = 0) -> pd.DataFrame:
     """How far factorisations agree: matched ``|cosine|``, mean over concepts (see ``stability``).
 
     Returns:
-        Columns ``layer``, ``step``, ``comparison`` and ``value``. ``seeds``: same checkpoint, different seeds;
-        ``next, other seed``: with the checkpoint before, different seeds; ``next, same seed``: with the checkpoint
-        before, equal seeds, which shares the start; ``random``: as many directions drawn at random.
+        Columns ``layer``, ``step``, ``comparison`` and ``value``. The comparisons are ``seeds`` (same checkpoint,
+        different seeds), ``next, other seed`` (with the checkpoint before, different seeds), ``next, same seed`` (with
+        the checkpoint before, equal seeds, which shares the start) and ``random`` (as many directions drawn at
+        random).
     """
     rows = []
     random = np.random.default_rng(seed)
@@ -295,8 +296,8 @@ def methods_compared(collections: Sequence[Collection]) -> pd.DataFrame:
     """The geometry of PCA, ICA and Semi-NMF directions of the same activations, middle layer, last checkpoint.
 
     Returns:
-        Columns ``method``, the measures, and ``agreement``: matched ``|cosine|`` with the Semi-NMF directions of the
-        first seed (for Semi-NMF: of the other seeds).
+        Columns ``method``, the measures, and ``agreement``, the matched ``|cosine|`` with the Semi-NMF directions of
+        the first seed (for Semi-NMF, of the other seeds).
     """
     arrays = collections[-1].arrays
     own = arrays[f"{CARD_LAYER}_directions"].astype(np.float64)

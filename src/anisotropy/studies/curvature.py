@@ -358,8 +358,8 @@ def local_shares(
         seed: of their choice.
 
     Returns:
-        Columns ``neighbours``, ``scale`` (σ: root mean tangent variance per dimension), ``share`` (medians over
-        anchors), and ``curvature``: √(2m·share)/σ, the ‖II‖ that would give this share if nothing else did (1/length;
+        Columns ``neighbours``, ``scale`` (σ, the root mean tangent variance per dimension), ``share`` (medians over
+        anchors), and ``curvature``, √(2m·share)/σ, the ‖II‖ that would give this share if nothing else did (1/length;
         for Gaussian neighbourhoods, so up to a factor of shape).
 
     Raises:

@@ -88,8 +88,8 @@ def dominated_layer(
     ``length`` along one direction, as the first token of a sequence often has in large decoders.
 
     Returns:
-        A row per reading (``concepts``: directions of length 1; ``concepts, scaled by code``; ``codes times
-        concepts``: the reconstruction ZD; ``activations``): ``plain_rank``, ``dominated_rank``, ``plain_pca_70``,
+        A row per reading (``concepts``, directions of length 1; ``concepts, scaled by code``; ``codes times concepts``,
+        the reconstruction ZD; ``activations``) with columns ``plain_rank``, ``dominated_rank``, ``plain_pca_70``,
         ``dominated_pca_70``.
     """
     random = np.random.default_rng(seed)

@@ -63,11 +63,11 @@ def collect(checkpoint: Checkpoint, text: StudyText, parameters: Parameters) -> 
     """Measure one checkpoint.
 
     Returns:
-        With L + 1 layers (``hidden_states``: the first block's input, each block's output, the last one after the final
-        norm), g groups, d coordinates: one array (L + 1,) per name of :data:`MEASURES`; ``without_<name>`` (g, L + 1)
-        for those of :data:`REPLICATED`, with one group of documents left out; ``contributions`` (L + 1, d), what each
-        coordinate adds to ``cosine``; ``angles`` (L + 1, a) in radians between single vectors and the mean; ``rows``
-        (1,), ``dimensions`` (1,).
+        With L + 1 layers (``hidden_states``, so the first block's input and each block's output, the last one after the
+        final norm), g groups and d coordinates, one array (L + 1,) per name of :data:`MEASURES`; ``without_<name>``
+        (g, L + 1) for those of :data:`REPLICATED`, with one group of documents left out; ``contributions`` (L + 1, d),
+        what each coordinate adds to ``cosine``; ``angles`` (L + 1, a) in radians between single vectors and the mean;
+        ``rows`` (1,), ``dimensions`` (1,).
 
     Raises:
         UserError: fewer coordinates than are to be left out, more groups than blocks of documents, or vectors that are

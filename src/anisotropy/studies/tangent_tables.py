@@ -203,7 +203,7 @@ def spectrum_table(course: Course, step: int, gradient: Gradient = "activation")
     """How gradient energy is spread over the principal directions of the activations at one checkpoint.
 
     Returns:
-        Columns ``probe``, ``direction`` (1 has the largest variance), ``gradient_energy`` and ``activation_variance``:
+        Columns ``probe``, ``direction`` (1 has the largest variance), ``gradient_energy`` and ``activation_variance``,
         shares of the total that sum to 1, both on the held-out blocks.
     """
     parts = []

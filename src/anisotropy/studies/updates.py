@@ -146,7 +146,7 @@ def pair_enrichments(
         seed: of the random directions.
 
     Returns:
-        Columns ``matrix``, ``start``, ``end`` (steps), ``stage``, ``basis``, ``update`` (``measured``, or ``decay``: −w
+        Columns ``matrix``, ``start``, ``end`` (steps), ``stage``, ``basis``, ``update`` (``measured``, or ``decay``, −w
         in the place of every update, as pure weight decay would), ``reading``, ``rank``, ``token_id``, ``count``,
         ``log10_frequency``; and, relative to chance, ``tangent``, ``normal`` (next directions, of what lies
         outside the tangent subspace), ``normal_of_all`` (of the whole update) and ``complement`` (the mean over random
