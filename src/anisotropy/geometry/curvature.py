@@ -4,8 +4,8 @@ Let a neighbour of p be drawn at ambient distance t with density g_σ(t) = g(t/�
 it. With κ the curvature along its geodesic and m_i = ∫ sⁱ g(s) ds,
 
 .. math::
-    \text{bias} = \frac{\mathbb{E}[r - t]}{\mathbb{E}[t]} = \kappa^2\sigma^2\,\frac{m_3}{24\,m_1} + O\bigl((\kappa\sigma)^3\bigr)
-    \quad\text{as } \kappa\sigma \to 0,
+    \text{bias} = \frac{\mathbb{E}[r - t]}{\mathbb{E}[t]} = \kappa^2\sigma^2\,\frac{m_3}{24\,m_1}
+    + O\bigl((\kappa\sigma)^3\bigr) \quad\text{as } \kappa\sigma \to 0,
 
 since r = t + κ²t³/24 + O(t⁴). So the bias falls with the *square* of the scale: slope 2 in log–log, as long as the
 shape g stays the same while σ shrinks. A cut at a fixed multiple of σ is part of the shape; a cut at a fixed distance T
