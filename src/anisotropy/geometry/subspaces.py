@@ -126,8 +126,8 @@ def energy_ratio(scatter: Matrix, basis: Matrix) -> Tensor:
     .. math:: E_r = \frac{e\,(d - k)}{(1 - e)\,k}
 
     with the energy fraction e. A random basis of rank k in the complement of Q catches on average (1 − e)·k/(d − k) of
-    the energy, so E_r is exactly e over that mean (not the mean of the ratios, which is larger). It is 1 for isotropic rows, and infinite
-    if no energy lies outside the subspace. The result is a 0-d tensor.
+    the energy, so E_r is exactly e over that mean (not the mean of the ratios, which is larger). It is 1 for isotropic
+    rows, and infinite if no energy lies outside the subspace. The result is a 0-d tensor.
 
     Raises `ValueError` as `energy_fraction` does, and for k = d, where the complement is empty.
     """
