@@ -123,6 +123,19 @@ def test_a_wrong_table_of_contents_is_named(book: Book, old: str, new: str, mess
         book.build()
 
 
+def test_a_page_shows_a_file_of_the_project(book: Book):
+    page = book.sources / "book" / "appendix.md"
+    with page.open("a", encoding="utf-8") as appendix:
+        appendix.write("\n```{include} ../CHANGELOG.md\n```\n")
+    with pytest.raises(SiteError, match=r"book/appendix\.md.*CHANGELOG\.md"):
+        book.build()
+    (book.sources / "CHANGELOG.md").write_text(
+        "## What is new\n\nA file that stands beside the book.\n", encoding="utf-8"
+    )
+    book.build()
+    assert "A file that stands beside the book." in (book.output / "html" / "book" / "appendix.html").read_text("utf-8")
+
+
 def test_a_folder_that_cannot_be_written_is_named(book: Book, tmp_path: Path):
     book.output = tmp_path / "taken"
     book.output.write_text("a file")
