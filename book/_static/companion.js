@@ -52,6 +52,9 @@ window.addEventListener("load", () => {
 });
 
 
+// Some servers call a notebook a text, which browsers would show instead of saving it.
+for (const link of document.querySelectorAll(".dropdown-download-buttons a[href$='.ipynb']")) link.download = "";
+
 // Dark colours print washed out.
 let themeOnScreen = null;
 window.addEventListener("beforeprint", () => {

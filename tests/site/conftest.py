@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 from minibook import write_mini_book
-from observe import CHROMIUM, NO_CHROMIUM, Visit, http_server, visit_all
+from observe import CHROMIUM, NO_CHROMIUM, Visit, http_server, pages, visit_all
 from playwright.sync_api import Browser, sync_playwright
 
+from anisotropy.runs.publish import publish
 from anisotropy.runs.site import build_site
 
 # Quiet: no updates, no crash reports, and no name but this machine's resolves.
@@ -50,14 +51,26 @@ def address(rendered_site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def read_over_http(browser: Browser, rendered_site: Path, address: str) -> list[Visit]:
-    return visit_all(browser, rendered_site, address, "http", thorough=True)
+    return visit_all(browser, [*pages(rendered_site), "search.html"], address, "http", thorough=True)
 
 
 @pytest.fixture(scope="session")
 def read_from_disk(browser: Browser, rendered_site: Path) -> list[Visit]:
-    return visit_all(browser, rendered_site, f"{rendered_site.as_uri()}/", "file", thorough=False)
+    names = [*pages(rendered_site), "search.html"]
+    return visit_all(browser, names, f"{rendered_site.as_uri()}/", "file", thorough=False)
 
 
 @pytest.fixture(scope="session")
-def visits(read_over_http: list[Visit], read_from_disk: list[Visit]) -> list[Visit]:
-    return read_over_http + read_from_disk
+def read_below_a_path(browser: Browser, rendered_site: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Visit]:
+    """A few pages of the published copy, on a server on which the book is not at the top."""
+    top = tmp_path_factory.mktemp("server")
+    publish(rendered_site, top / "some" / "where")
+    found = pages(rendered_site)
+    with http_server(top) as base:
+        names = [found[0], found[len(found) // 2], found[-1], "search.html"]
+        return visit_all(browser, names, f"{base}some/where/", "below a path", thorough=False)
+
+
+@pytest.fixture(scope="session")
+def visits(read_over_http: list[Visit], read_from_disk: list[Visit], read_below_a_path: list[Visit]) -> list[Visit]:
+    return read_over_http + read_from_disk + read_below_a_path

@@ -59,6 +59,11 @@ def _executed_notebook() -> NotebookNode:
         _markdown("````{solution-start} halve\n:class: dropdown\n````"),
         _code("1 + 1", v4.new_output("execute_result", data={"text/plain": "2"}, execution_count=1)),
         _markdown("Nothing, up to noise.\n\n````{solution-end}\n````"),
+        _code(
+            "run.finish()",
+            _shown({"text/markdown": "**Where these numbers come from**\n\nA made-up run.", "text/plain": ""}),
+            tags=["remove-input"],
+        ),
     ]
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"

@@ -14,53 +14,12 @@ from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page
+from questions import FACTS, NARROW, PAPER, UNFOLD
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NO_CHROMIUM = "the checks of the rendered pages need Chromium: apt-get install chromium"
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 800}
-
-FACTS = r"""
-async () => {
-  await document.fonts.ready;
-  const formulas = [...document.querySelectorAll(".bd-article .math")];
-  if (formulas.length) await MathJax.startup.promise;
-  const prose = document.querySelector(".bd-article")?.cloneNode(true);
-  // Cards quote the corpus, and its dollars are dollars.
-  prose?.querySelectorAll("pre, code, script, style, .math, .concept-cards").forEach((node) => node.remove());
-  return {
-    formulas: formulas.length,
-    unrendered: formulas.filter((node) => !node.querySelector("mjx-container")).map((node) => node.textContent),
-    errors: [...document.querySelectorAll("mjx-merror")].map((node) => node.textContent),
-    raw: (prose?.textContent ?? "").match(/\$[^$\n]+\$|\\\(|\\\[|\{cite|\{numref/g) ?? [],
-    images: [...document.querySelectorAll("main img")].map((image) => ({
-      alt: image.alt, loaded: image.naturalWidth > 0, source: image.getAttribute("src"),
-    })),
-    stderr: [...document.querySelectorAll(".stderr")].map((node) => node.textContent),
-    resources: performance.getEntriesByType("resource").map((entry) => entry.name),
-  };
-}
-"""
-
-UNFOLD = """
-() => {
-  document.querySelectorAll("details").forEach((node) => { node.open = true; });
-  document.querySelectorAll(".toggle-hidden").forEach((node) => node.classList.remove("toggle-hidden"));
-}
-"""
-
-OVERFLOW = """
-() => {
-  const scrolls = (node) => ["auto", "scroll"].includes(getComputedStyle(node).overflowX);
-  const inside = (node) => {
-    for (let up = node; up && !up.matches(".bd-article"); up = up.parentElement) if (scrolls(up)) return true;
-    return false;
-  };
-  const wide = [...document.querySelectorAll(".bd-article *:not(mjx-assistive-mml, mjx-assistive-mml *)")]
-    .filter((node) => node.getBoundingClientRect().right > innerWidth + 1 && !inside(node))
-    .map((node) => `<${node.tagName.toLowerCase()} class="${node.className}"> ${node.textContent.slice(0, 60)}`);
-  return { page: document.documentElement.scrollWidth, wide };
-}
-"""
+A4 = {"width": 717, "height": 1046}  # 210 × 297 mm at 96 dots an inch, less the margins of 1 cm that Chromium leaves
 
 
 @dataclass
@@ -74,7 +33,8 @@ class Visit:
     failed: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
-    overflow: dict[str, Any] = field(default_factory=dict)
+    narrow: dict[str, Any] = field(default_factory=dict)
+    paper: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.page} ({self.served})"
@@ -117,11 +77,11 @@ def listen(page: Page, base: str, visit: Visit) -> None:
     page.on("requestfailed", lambda sent: visit.failed.append(sent.url))
 
 
-def visit_all(browser: Browser, site: Path, base: str, served: str, thorough: bool) -> list[Visit]:
-    """Open every page below `base`; `thorough` adds the accessibility checks, in both themes, and the phone's width."""
+def visit_all(browser: Browser, names: list[str], base: str, served: str, thorough: bool) -> list[Visit]:
+    """Open pages below `base`; `thorough` adds accessibility in both themes, a phone's width, and paper."""
     context = browser.new_context(viewport=DESKTOP, color_scheme="light")
     try:
-        return [_visit(context, base, name, served, thorough) for name in [*pages(site), "search.html"]]
+        return [_visit(context, base, name, served, thorough) for name in names]
     finally:
         context.close()
 
@@ -132,15 +92,36 @@ def _visit(context: BrowserContext, base: str, name: str, served: str, thorough:
     page.goto(base + name)
     visit.facts = page.evaluate(FACTS)
     if thorough:
+        visit.paper = on_paper(page)
         page.evaluate(UNFOLD)
         visit.violations += _axe(page, "light")
         page.emulate_media(color_scheme="dark")
         page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
         visit.violations += _axe(page, "dark")
-        page.set_viewport_size(PHONE)
-        visit.overflow = page.evaluate(OVERFLOW)
+        visit.narrow = on_a_phone(page)
     page.close()
     return visit
+
+
+def on_a_phone(page: Page) -> dict[str, Any]:
+    """What sticks out of the page at a phone's width, what is cut, and what scrolls but not by keyboard."""
+    page.set_viewport_size(PHONE)
+    return page.evaluate(NARROW)
+
+
+def on_paper(page: Page) -> dict[str, Any]:
+    """What a print of the page, started from the dark theme, shows that it should not, and what it loses."""
+    before = page.viewport_size
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size(A4)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    found = page.evaluate(PAPER)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen", color_scheme="light")
+    page.wait_for_function("document.documentElement.dataset.theme !== 'dark'")
+    if before:
+        page.set_viewport_size(before)
+    return found
 
 
 def _axe(page: Page, theme: str) -> list[str]:

@@ -8,9 +8,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pytest
 from observe import CHROMIUM, NO_CHROMIUM, PHONE, Visit, listen, pages
 from playwright.sync_api import Browser
+from questions import MOTION
 
 pytestmark = pytest.mark.site
 if CHROMIUM is None and not os.environ.get("CI"):
@@ -109,8 +111,30 @@ def test_accessible_in_both_themes(read_over_http: list[Visit]):
 
 
 def test_a_phone_never_scrolls_sideways(read_over_http: list[Visit]):
-    expect_on_no_page(read_over_http, lambda visit: visit.overflow["wide"])
-    expect_on_no_page(read_over_http, lambda visit: ["scrolls"] if visit.overflow["page"] > PHONE["width"] else [])
+    expect_on_no_page(read_over_http, lambda visit: visit.narrow["wide"])
+    expect_on_no_page(read_over_http, lambda visit: ["scrolls"] if visit.narrow["page"] > PHONE["width"] else [])
+
+
+def test_wide_tables_scroll_inside_themselves_and_by_keyboard(read_over_http: list[Visit]):
+    expect_on_no_page(read_over_http, lambda visit: visit.narrow["cut"] + visit.narrow["unreachable"])
+
+
+@pytest.mark.parametrize("flaw", ["useless", "pale", "dark", "lost", "folded"])
+def test_prints_are_readable(read_over_http: list[Visit], flaw: str):
+    chapters = [visit for visit in read_over_http if visit.page != "search.html"]
+    expect_on_no_page(chapters, lambda visit: visit.paper[flaw])
+
+
+def test_pages_end_with_where_their_numbers_come_from(visits: list[Visit], rendered_site: Path):
+    def silent(visit: Visit) -> list[str]:
+        if not (rendered_site / "_sources" / visit.page).with_suffix(".ipynb").is_file():
+            return []
+        ending, after = visit.facts["ending"], visit.facts["after"]
+        if not ending.startswith("Where these numbers come from"):
+            return [f"its last output is {ending[:60]!r}"]
+        return [f"{after[:60]!r} follows"] if after else []
+
+    expect_on_no_page(visits, silent)
 
 
 def test_pages_are_light(rendered_site: Path, read_over_http: list[Visit], address: str):
@@ -141,19 +165,44 @@ def test_both_notebooks_can_be_downloaded(documents: dict[Path, Document], rende
         assert not any(cell.get("outputs") for cell in json.loads(clean.read_text(encoding="utf-8"))["cells"])
 
 
+@pytest.mark.parametrize("kind", ["source", "clean-notebook"])
+def test_a_click_downloads_the_notebook(kind: str, browser: Browser, rendered_site: Path, address: str, tmp_path: Path):
+    name = next(name for name in pages(rendered_site) if name.startswith("notebooks/"))
+    page = browser.new_page()
+    page.goto(address + name)
+    page.get_by_label("Download this page").click()
+    with page.expect_download() as started:
+        page.locator(f".btn-download-{kind}-button").click()
+    suffix = ".clean.ipynb" if kind == "clean-notebook" else ".ipynb"
+    assert started.value.suggested_filename == Path(name).with_suffix(suffix).name
+    started.value.save_as(tmp_path / "downloaded.ipynb")
+    page.close()
+    notebook = nbformat.read(tmp_path / "downloaded.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert any(cell.get("outputs") for cell in notebook.cells) == (kind == "source")
+
+
 @pytest.mark.parametrize("served", ["http", "file"])
-def test_search_finds_a_word(served: str, browser: Browser, rendered_site: Path, address: str):
+@pytest.mark.parametrize("word", [None, "Semi-NMF"], ids=["a word of a title", "a word with a hyphen"])
+def test_search_finds_the_page(word: str | None, served: str, browser: Browser, rendered_site: Path, address: str):
     base = address if served == "http" else f"{rendered_site.as_uri()}/"
     visit, page = Visit("search.html", served), browser.new_page()
     listen(page, base, visit)
-    page.goto(base + pages(rendered_site)[-1])
-    word = max(re.findall(r"[A-Za-z]+", page.locator("h1").first.inner_text()), key=len)
+    if word is None:
+        wanted = pages(rendered_site)[-1]
+        page.goto(base + wanted)
+        word = max(re.findall(r"[A-Za-z]+", page.locator("h1").first.inner_text()), key=len)
+    else:
+        wanted = next(name for name in pages(rendered_site) if _title(rendered_site / name).startswith(word))
     page.goto(f"{base}search.html?q={word}")
-    page.wait_for_selector("#search-results li a")
-    found = page.eval_on_selector_all("#search-results li a", "links => links.map(link => new URL(link.href).pathname)")
+    page.wait_for_selector(f"#search-results li a[href*='{Path(wanted).name}']")
     page.close()
-    assert any(path.endswith(pages(rendered_site)[-1]) for path in found)
     expect_none(visit.console + visit.foreign + visit.failed)
+
+
+def _title(path: Path) -> str:
+    found = re.search(r"<title>\s*([^<]*)", path.read_text(encoding="utf-8"))
+    return found[1] if found else ""
 
 
 def test_paper_and_motion(browser: Browser, rendered_site: Path, address: str):
@@ -165,8 +214,6 @@ def test_paper_and_motion(browser: Browser, rendered_site: Path, address: str):
     assert page.evaluate(theme) == "light"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(theme) == "dark"
-    durations = page.eval_on_selector_all(
-        "*", "all => all.map(node => parseFloat(getComputedStyle(node).transitionDuration))"
-    )
+    moving = page.evaluate(MOTION)
     page.close()
-    assert max(durations) <= 0.001
+    expect_none(moving)
