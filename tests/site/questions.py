@@ -116,9 +116,9 @@ PAPER = (
       .map(name),
     // What stays folded is at least named, and no solution stays folded.
     folded: [
-      ...[...document.querySelectorAll("details:not([open])")].filter(
+      ...[...document.querySelectorAll(".bd-article details:not([open])")].filter(
         (node) => !shown(node.querySelector("summary")) || !node.querySelector("summary").textContent.trim()),
-      ...document.querySelectorAll(".toggle-hidden"),
+      ...document.querySelectorAll(".bd-article .toggle-hidden"),
     ].map(name),
   };
 }
