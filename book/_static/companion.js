@@ -11,6 +11,12 @@ if (!document.querySelector("div.bd-sidebar-secondary")) {
 // A list role asks for list items, and the bibliography's entries have a role of their own.
 for (const list of document.querySelectorAll(".citation-list[role=list]")) list.removeAttribute("role");
 
+// The theme unfolds pages below a page with a mere arrow.
+for (const summary of document.querySelectorAll(".bd-sidebar-primary summary")) {
+  const page = summary.closest("li")?.querySelector("a")?.textContent.trim() ?? "";
+  summary.setAttribute("aria-label", `Pages below ${page}`);
+}
+
 for (const box of document.querySelectorAll("input.task-list-item-checkbox")) {
   box.setAttribute("aria-label", box.parentElement.textContent.trim());
 }
