@@ -61,17 +61,20 @@ def glance_table(chapters: Mapping[str, Chapter], measured: Sequence[Found]) -> 
     """
     subjects = subjects_of(measured)
     lines = [
-        "| in the paper | shows | chapter | claim | " + " | ".join(subjects) + " |",
-        "|---" * (4 + len(subjects)) + "|",
+        "```{table}",
+        ":class: glance",
+        "",
+        "| in the paper | chapter | claim | " + " | ".join(subjects) + " |",
+        "|---" * (3 + len(subjects)) + "|",
     ]
     for exhibit in EXHIBITS:
         chapter = chapters.get(exhibit.chapter)
         link = f"[{chapter.title}]({exhibit.chapter}.ipynb)" if chapter else "not in this book"
-        for number, claim in enumerate(exhibit.claims or ("",)):
-            head = [exhibit.name, exhibit.shows, link] if number == 0 else ["", "", ""]
+        for claim in exhibit.claims or ("",):
             cells = [verdict_text([found for found in of(measured, claim) if subject(found) == s]) for s in subjects]
-            lines.append(f"| {' | '.join([*head, claim or '–', *cells])} |")
-    return "\n".join(lines)
+            head = f"**{exhibit.name}**: {exhibit.shows}"
+            lines.append(f"| {' | '.join([head, link, claim or '–', *cells])} |")
+    return "\n".join([*lines, "```"])
 
 
 def claim_lines(chapters: Mapping[str, Chapter], measured: Sequence[Found]) -> list[str]:

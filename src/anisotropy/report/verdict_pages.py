@@ -158,7 +158,8 @@ def _estimate(verdict: VerdictData) -> str:
     text = f"{escape(verdict.quantity)} {signed(verdict.estimate, verdict.digits)}"
     if verdict.interval is None:
         return text
-    return f"{text} [{', '.join(signed(end, verdict.digits) for end in verdict.interval)}]"
+    ends = ", ".join(signed(end, verdict.digits) for end in verdict.interval)
+    return f'{text} <span class="whole">[{ends}]</span>'
 
 
 def _controls(verdict: VerdictData) -> str:
