@@ -61,6 +61,8 @@ def alternatives(project: Project, experiments: Experiments) -> list[Alternative
     if plan is None:
         raise UserError("experiments.yml lists no choices")
     chosen = experiments.get_set(plan.set).on(plan.models)
+    if lost := [name for name in plan.alternatives if name not in chosen.notebooks]:
+        raise UserError(f"choices name {lost[0]!r}, which is not in the set {plan.set!r}")
     found = []
     for chapter, others in plan.alternatives.items():
         path = notebook_path(project.root, chapter)

@@ -233,12 +233,6 @@ def load_experiments(root: Path) -> Experiments:
                 raise UserError(f"{file}: set {set_name!r} names {notebook!r}, which is not among the chapters")
         for model in chosen.all_models():
             parse_name(model)
-    if choices := experiments.choices:
-        notebooks = experiments.get_set(choices.set).notebooks
-        if lost := [name for name in choices.alternatives if name not in notebooks]:
-            raise UserError(f"{file}: choices name {lost[0]!r}, which is not in the set {choices.set!r}")
-        for model in choices.models:
-            parse_name(model)
     return experiments
 
 
