@@ -121,7 +121,7 @@ class TestPictures:
     def test_fans_keep_every_angle(self):
         figure, axis = plt.subplots()
         angles = np.array([0.1, 0.5, 2.0])
-        pictures._fan(axis, angles)
+        pictures.draw_fan(axis, angles)
         ends = np.array([line.get_xydata()[1] for line in axis.lines[:-1]])
         assert np.arctan2(np.abs(ends[:, 0]), ends[:, 1]) == pytest.approx(angles)
         plt.close(figure)

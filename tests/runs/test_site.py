@@ -123,7 +123,8 @@ def test_a_wrong_table_of_contents_is_named(book: Book, old: str, new: str, mess
         book.build()
 
 
-def test_a_page_shows_a_file_of_the_project(book: Book):
+def test_a_page_shows_a_file_of_the_project(book: Book, tmp_path: Path):
+    book.output = tmp_path / "build"
     page = book.sources / "book" / "appendix.md"
     with page.open("a", encoding="utf-8") as appendix:
         appendix.write("\n```{include} ../CHANGELOG.md\n```\n")
