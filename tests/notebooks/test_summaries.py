@@ -104,7 +104,7 @@ def test_the_status_names_every_chapter_and_model(smoke_project: Project, scorec
 
 def test_choices_list_every_parameter(smoke_project: Project) -> None:
     choices = page(smoke_project, "choices")
-    table = next(table for table in choices.tables if table[0][:2] == ["chapter", "parameter"])
+    table = next(table for table in choices.tables if table[0][:3] == ["chapter", "parameter", "meaning"])
     rows = {(row[0], row[1]): row[3] for row in table[1:]}
     assert rows["Gradient tangent alignment", "rank"] == "4"  # the smoke book's, not the notebook's default
     assert not {"models", "device", "corpus"} & {name for _, name in rows}
